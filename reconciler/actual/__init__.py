@@ -1,0 +1,1 @@
+"""What is there: hosts, cards, containers."""

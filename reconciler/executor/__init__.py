@@ -1,0 +1,1 @@
+"""Issues the steps of a plan that are due."""

@@ -1,0 +1,1 @@
+"""Memory and history in the state directory."""

@@ -1,0 +1,1 @@
+"""(Desired, Snapshot, Memory, now) → Plan. Pure."""
