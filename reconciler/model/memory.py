@@ -33,7 +33,8 @@ class Memory:
     """One cluster's memory. Losing it loses history, never running work.
 
     ``failures`` by (instance, digest); ``watches`` by container id; ``healthy`` the last digest that was ready, by
-    instance; ``finished`` exit codes of task instances, by identity; ``last_seen`` by host name.
+    instance; ``finished`` exit codes of task instances, by identity; ``last_seen`` by host name; ``placed`` the host on
+    which an instance was last seen, so that a host that is down later cannot hide it.
     """
 
     failures: Mapping[tuple[InstanceId, str], Failure] = field(default_factory=dict)
@@ -41,3 +42,4 @@ class Memory:
     healthy: Mapping[InstanceId, str] = field(default_factory=dict)
     finished: Mapping[InstanceId, int] = field(default_factory=dict)
     last_seen: Mapping[str, float] = field(default_factory=dict)
+    placed: Mapping[InstanceId, str] = field(default_factory=dict)

@@ -86,7 +86,7 @@ class Action:
     """One thing to do about one instance. ``digest``, ``generation`` and ``spec`` describe the container it makes.
 
     ``failure`` is set when the action exists because something went wrong (a replacement that did not become ready);
-    the executor records it under (instance, digest) in memory.
+    it is remembered under (instance, digest). ``why`` says in a line why this host and node were chosen.
     """
 
     kind: ActionKind
@@ -104,6 +104,7 @@ class Action:
     changes: tuple[Change, ...] = ()
     failure: str = ""
     warnings: tuple[str, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +153,13 @@ class Placed:
 class Waiting:
     """An instance that needs nothing now but is not settled: backing off, held by the prune guard, host unreachable.
 
-    ``until`` is seconds on our clock, None when only an event can end it.
+    ``until`` is seconds on our clock, None when only an event can end it; ``failed`` marks work that went wrong.
     """
 
     instance: InstanceId | None
     reason: str
     until: float | None = None
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,11 @@ class Plan:
         """Whether any step is to be issued now."""
         return any(step.due for action in self.actions for step in action.steps)
 
+    @property
+    def moving(self) -> bool:
+        """Whether something that was begun goes on by itself: a container is becoming ready."""
+        return any(step.kind is StepKind.READY and step.container for action in self.actions for step in action.steps)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -189,6 +196,7 @@ class Outcome:
 
     ``done`` lists the steps that were carried out (or found done). ``in_motion`` is set when a pull or a stop goes on
     after the pass has ended. ``error`` is one line, empty when all went well. ``created`` is the new container's id.
+    ``unreachable`` marks an error that says nothing about the workload: its host did not answer.
     """
 
     action: Action
@@ -196,3 +204,4 @@ class Outcome:
     in_motion: bool = False
     error: str = ""
     created: str = ""
+    unreachable: bool = False

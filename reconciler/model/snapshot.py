@@ -72,7 +72,8 @@ class Container:
 
     ``state`` is Docker's: created, running, restarting, paused, removing, exited, dead. ``health`` is none, starting,
     healthy or unhealthy. Times are the Engine's own strings: for people and for telling containers apart, never
-    compared with our clock. ``holds`` says whether what it was given is kept from others now.
+    compared with our clock. ``holds`` says whether what it was given is kept from others now. ``note`` says why a
+    container that carries our labels is treated as somebody else's.
     """
 
     id: str
@@ -91,6 +92,7 @@ class Container:
     started_at: str = ""
     finished_at: str = ""
     user: str = ""
+    note: str = ""
 
     @property
     def running(self) -> bool:
@@ -102,7 +104,7 @@ class Container:
 class HostView:
     """One host as it was observed. ``reason`` explains a reach other than known, or missing facts, in words.
 
-    Containers of an unreachable host are those last seen there.
+    Containers of an unreachable host are those last seen there; ``seen`` is false when it has not answered yet.
     """
 
     spec: HostSpec
@@ -110,6 +112,7 @@ class HostView:
     facts: HostFacts | None = None
     containers: tuple[Container, ...] = ()
     reason: str = ""
+    seen: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class Logging:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """The *recreate* fields: changing one makes a new container. Unset (None, empty) is the image's or daemon's default."""
+    """The *recreate* fields: changing one makes a new container. Unset is the image's or the daemon's default."""
 
     image: str
     command: tuple[str, ...] | None = None
@@ -302,7 +302,8 @@ class Allocation:
     """What one instance was given on one host. Everything is sorted.
 
     ``cpus`` are the logical CPUs in its cpuset, ``memory_nodes`` what its memory is bound to (empty: not bound),
-    ``ports`` host ports by (container port, protocol), ``memory`` bytes. Exclusive work owns its ``cpus``.
+    ``ports`` host ports by (container port, protocol), ``memory`` bytes. Exclusive work owns its ``cpus``; shared work
+    has a quota of ``millicpus`` (thousandths of a core) on them.
     """
 
     gpus: tuple[str, ...] = ()
@@ -314,3 +315,4 @@ class Allocation:
     exclusive: bool = True
     memory: int = 0
     ports: tuple[tuple[int, str, int], ...] = ()
+    millicpus: int = 0

@@ -1,0 +1,73 @@
+"""``reconcile``: from arguments to a command to an exit code. No exception leaves as a traceback.
+
+Exit codes: 0 done, 1 error, 2 changes are planned, 64 wrong usage.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+
+from reconciler.cli.options import Command, parse, print_help
+from reconciler.config import PREFIX, settings_from
+from reconciler.errors import ReconcilerError, UsageError
+
+DONE, ERROR, CHANGES, USAGE = 0, 1, 2, 64
+INTERRUPTED = 130
+
+
+class NoRepositoryError(UsageError):
+    """A command that needs a repository was given none."""
+
+
+def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
+    """Run one command and give back its exit code; what went wrong is one line (or one per problem) on stderr."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    environ = os.environ if environ is None else environ
+    try:
+        code = _run(list(arguments), environ)
+        sys.stdout.flush()
+    except NoRepositoryError as error:
+        print_help()
+        return _complain(f"\nreconcile: {error}", USAGE)
+    except UsageError as error:
+        return _complain(f"reconcile: {error}", USAGE)
+    except ReconcilerError as error:
+        return _complain(str(error), ERROR)
+    except BrokenPipeError:
+        return _reader_left()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # the last line of defence: a traceback helps no user
+        if environ.get(f"{PREFIX}DEBUG") or "--debug" in arguments:
+            raise
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        return _complain(f"reconcile: internal error: {what} (--debug shows where)", ERROR)
+    return code
+
+
+def _run(arguments: list[str], environ: Mapping[str, str]) -> int:
+    command, given = parse(arguments)
+    argument = given.pop("argument", "")
+    settings = settings_from({name: given[name] for name in given}, environ)
+    function = _load(command)
+    result: int = function(settings, argument) if command.argument else function(settings)
+    return result
+
+
+def _load(command: Command) -> "Callable[..., int]":
+    """The command's function; its module is imported only now, so that help and errors in usage stay quick."""
+    module, _, function = command.run.partition(":")
+    loaded: Callable[..., int] = getattr(import_module(module), function)
+    return loaded
+
+
+def _complain(text: str, code: int) -> int:
+    print(text, file=sys.stderr)
+    return code
+
+
+def _reader_left() -> int:
+    """Whoever read our output has seen enough: leave quietly, and keep the interpreter from flushing again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ERROR

@@ -1,0 +1,305 @@
+"""Parts of a workload: what its container is given and how it is watched. Attribute docstrings go into the JSON Schema."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from reconciler.desired.forms import (
+    LATER,
+    Bool,
+    ContainerPath,
+    Duration,
+    FileMode,
+    HostPath,
+    Int,
+    MainMemory,
+    Memory,
+    Millicpus,
+    Number,
+    Period,
+    PortNumber,
+    Positive,
+    RelativePath,
+    Strict,
+    Text,
+    text,
+)
+from reconciler.desired.scalars import Plain
+
+VolumeName = text(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*", "must be the name of a volume: letters, digits, _, . and -")
+PortName = text(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", "must be a-z, 0-9 and -, beginning with a letter")
+MigProfile = text(
+    r"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-][a-z0-9.]+)*", "must be a MIG profile as the driver names it (1g.10gb)"
+)
+Limit = Annotated[
+    Literal["unlimited"] | Annotated[Int, Field(ge=-1)],
+    Field(union_mode="left_to_right"),
+]
+
+
+class SecretRef(Strict):
+    """A value that is kept outside git."""
+
+    secret: Text
+    """Name of the secret: a folder under `Cluster.secrets.directory`."""
+    key: Text
+    """Key inside the secret: a file in that folder."""
+
+
+def _form(value: Any) -> str:
+    return "map" if isinstance(value, dict | SecretRef) else "text"
+
+
+EnvValue = Annotated[
+    Annotated[str, Tag("(text)")] | Annotated[SecretRef, Tag("(map)")],
+    Discriminator(lambda value: f"({_form(value)})"),
+]
+
+
+class WholeGpus(Strict):
+    """Whole cards."""
+
+    count: Positive
+    """How many cards each instance gets."""
+    model: Text | Annotated[list[Text], Field(min_length=1)] | None = None
+    """Glob, or a list of globs, that the card's model must match (`*H100*`)."""
+    min_memory: Memory = 0
+    """Least memory of each card."""
+    link: Annotated[Literal["nvlink"] | None, LATER] = None
+    """How the cards must be joined."""
+
+
+class MigGpus(Strict):
+    """MIG slices that exist on the host."""
+
+    mig: MigProfile
+    """Profile as the driver names it (`1g.10gb`)."""
+    count: Positive = 1
+    """How many slices each instance gets."""
+
+
+class ShareGpu(Strict):
+    """A fraction of one card."""
+
+    share: Annotated[Number, Field(gt=0, lt=1), LATER]
+    """Fraction of one card, between 0 and 1."""
+
+
+class SharedMemoryGpu(Strict):
+    """Part of one card, by its memory."""
+
+    shared_memory: Annotated[Memory, LATER]
+    """Memory on one card."""
+
+
+class ObserveGpus(Strict):
+    """Sees every card and holds none: exporters. Needs a security profile with `allGpus`."""
+
+    observe: Literal["all"]
+    """Always `all`."""
+
+
+def _gpus_form(value: Any) -> str:
+    if isinstance(value, dict):
+        names = [name for name in ("mig", "share", "sharedMemory", "observe") if name in value]
+        return f"({names[0]})" if names else "(count)"
+    if isinstance(value, str) and type(value) is not Plain:
+        return "(all)"
+    return "(number)"
+
+
+Gpus = Annotated[
+    Annotated[Int, Field(ge=0), Tag("(number)")]
+    | Annotated[Literal["all"], Tag("(all)")]
+    | Annotated[WholeGpus, Tag("(count)")]
+    | Annotated[MigGpus, Tag("(mig)")]
+    | Annotated[ShareGpu, Tag("(share)")]
+    | Annotated[SharedMemoryGpu, Tag("(sharedMemory)")]
+    | Annotated[ObserveGpus, Tag("(observe)")],
+    Discriminator(_gpus_form),
+]
+
+
+class Resources(Strict):
+    """What one instance asks of its host."""
+
+    cpus: Millicpus = 1000
+    """Cores (logical CPUs); a whole number is exclusive unless `cpuPolicy` says otherwise. Default 1."""
+    cpu_policy: Literal["exclusive", "shared"] | None = None
+    """`exclusive`: cores of its own; `shared`: a quota on cores that nobody owns, the only choice for a fraction."""
+    memory: MainMemory = 512 * 1024**2
+    """Main memory. Default 512Mi."""
+    shm: Memory | None = None
+    """Size of /dev/shm; the Engine's default is 64Mi."""
+    gpus: Gpus = 0
+    """Cards: a count, `{count, model, minMemory}`, `{mig: 1g.10gb, count: 2}`, `{observe: all}` or `all`."""
+    rdma: Bool = False
+    """RDMA network cards. `true` is not supported yet."""
+    ulimits: dict[str, Limit] = Field(default_factory=dict)
+    """Limits by name (`memlock`, `nofile`): a number or `unlimited`."""
+    pids: Positive | None = None
+    """Most processes and threads."""
+
+
+class Port(Strict):
+    """A published port."""
+
+    name: PortName = ""
+    """Name, given to the container as `PORT_<name>`."""
+    container: PortNumber
+    """Port inside the container."""
+    host: PortNumber | None = None
+    """Port on the host; left out: any free one."""
+    host_ip: str = ""
+    """Address of the host to bind to; left out: all."""
+    protocol: Literal["tcp", "udp", "sctp"] = "tcp"
+    """Transport protocol."""
+
+
+class Volume(Strict):
+    """A folder of the host, or a named volume."""
+
+    host: HostPath = ""
+    """Absolute path on the host; needs a security profile."""
+    volume: VolumeName = ""
+    """Name of a volume; it lives on one host, and its instance stays there."""
+    container: ContainerPath
+    """Absolute path in the container."""
+    read_only: Bool = False
+    """Whether the container may only read it."""
+    propagation: Literal["", "private", "rprivate", "shared", "rshared", "slave", "rslave"] = ""
+    """Mount propagation of a host path, as in Docker."""
+
+    @model_validator(mode="after")
+    def one_source(self) -> "Volume":
+        """Exactly one of the two sources."""
+        if bool(self.host) == bool(self.volume):
+            raise ValueError("takes one of host and volume")
+        if self.volume and self.propagation:
+            raise ValueError("propagation is for a host path only")
+        return self
+
+
+class Config(Strict):
+    """A file of the repository, put into the container before it starts."""
+
+    file: RelativePath
+    """Path relative to the file that names it."""
+    container: ContainerPath
+    """Absolute path in the container."""
+    mode: FileMode = 0o444
+    """Octal mode, quoted. Default "0444"."""
+
+
+class SecretFile(Strict):
+    """A secret put into the container as a file before it starts."""
+
+    secret: Text
+    """Name of the secret."""
+    key: Text
+    """Key inside the secret."""
+    container: ContainerPath
+    """Absolute path in the container."""
+
+
+class Tmpfs(Strict):
+    """A file system in memory."""
+
+    container: ContainerPath
+    """Absolute path in the container."""
+    size: Memory = 0
+    """Size; 0 is the Engine's default."""
+
+
+class Device(Strict):
+    """A device of the host; needs a security profile."""
+
+    host: HostPath
+    """Absolute path on the host."""
+    container: ContainerPath = ""
+    """Absolute path in the container; the same if left out."""
+    permissions: Annotated[str, Field(pattern=r"^r?w?m?$", min_length=1)] = "rwm"
+    """Of r (read), w (write) and m (make nodes)."""
+
+
+class Logging(Strict):
+    """Docker's log driver."""
+
+    driver: Text = "json-file"
+    """Name of the driver."""
+    options: dict[str, str] = Field(default_factory=dict)
+    """Options of the driver; json-file rotates at 10 MB and keeps 3 files unless they say otherwise."""
+
+
+class HttpCheck(Strict):
+    """An HTTP request that must be answered."""
+
+    port: PortNumber | PortName
+    """Name or number of a port."""
+    path: ContainerPath = "/"
+    """Path of the request."""
+    scheme: Literal["http", "https"] = "http"
+    """Protocol."""
+    status: Annotated[Int, Field(ge=100, le=599)] | None = None
+    """Status that is good; left out: 200 to 399."""
+
+
+class TcpCheck(Strict):
+    """A connection that must be accepted."""
+
+    port: PortNumber | PortName
+    """Name or number of a port."""
+
+
+class Check(Strict):
+    """How an instance is seen to be ready or healthy: one of `exec`, `http` and `tcp`."""
+
+    exec: Annotated[list[str], Field(min_length=1)] | None = None
+    """Command run inside the container by the Engine; exit code 0 is good."""
+    http: Annotated[HttpCheck | None, LATER] = None
+    """An HTTP request."""
+    tcp: Annotated[TcpCheck | None, LATER] = None
+    """A TCP connection."""
+    interval: Period = 10.0
+    """Time between two checks. Default 10s."""
+    timeout: Period = 5.0
+    """Time until a check counts as failed. Default 5s."""
+    retries: Positive = 3
+    """Failures in a row until it counts as unhealthy. Default 3."""
+    start_period: Duration = 0.0
+    """Time after the start in which failures do not count. Default 0s."""
+
+    @model_validator(mode="after")
+    def one_form(self) -> "Check":
+        """Exactly one way to look."""
+        if sum(part is not None for part in (self.exec, self.http, self.tcp)) != 1:
+            raise ValueError("takes one of exec, http and tcp")
+        return self
+
+
+class Stop(Strict):
+    """How an instance is stopped."""
+
+    signal: Annotated[str, Field(pattern=r"^(SIG[A-Z0-9+-]+|[0-9]{1,2})$")] = ""
+    """Signal that asks the process to end; left out: the image's, else SIGTERM."""
+    grace_period: Duration = 10.0
+    """Time until it is killed. Default 10s."""
+    pre_stop: Annotated[list[str] | None, LATER] = None
+    """Command run inside the container before the signal."""
+
+
+class Rollout(Strict):
+    """How a changed instance is replaced."""
+
+    order: Literal["auto", "start-first", "stop-first"] = "auto"
+    """`auto`: start-first if other cards are free, else stop-first."""
+    max_unavailable: Positive = 1
+    """Instances that may be down at a time. Anything but 1 is not supported yet."""
+    max_surge: Annotated[int | None, Field(ge=0), LATER] = None
+    """Instances that may run above the number wanted."""
+    healthy_for: Duration = 3.0
+    """How long the new one must be good without a break. Default 3s."""
+    deadline: Period | None = None
+    """Time from its start (pulls excluded) until it must be ready. Default: 10m after the start period."""
+    on_failure: Literal["stop", "rollback"] = "stop"
+    """What to do when the new one fails: `stop` leaves the old one. `rollback` is not supported yet."""

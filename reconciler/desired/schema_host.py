@@ -1,0 +1,235 @@
+"""Host, Queue and Cluster. Attribute docstrings go into the JSON Schema."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from reconciler.desired.forms import (
+    LATER,
+    ApiVersion,
+    Bool,
+    ContainerPath,
+    CpuList,
+    Duration,
+    EnvName,
+    Glob,
+    HostPath,
+    Memory,
+    Name,
+    Number,
+    RelativePath,
+    Strict,
+    Text,
+    text,
+)
+
+Engine = text(
+    r"unix:///[^\s\0]+|tcp://[^\s/@:]+:[0-9]{1,5}|ssh://[^\s/@:]+(@[^\s/@:]+)?(:[0-9]{1,5})?|sim://[-a-zA-Z0-9._]*",
+    "must be unix:///PATH, tcp://HOST:PORT, ssh://USER@HOST or sim://",
+)
+Address = text(r"[a-zA-Z0-9]([-a-zA-Z0-9.:]*[a-zA-Z0-9])?|::1", "must be a host name or an address")
+
+
+class Tls(Strict):
+    """Certificates for a tcp:// Engine."""
+
+    ca: Text
+    """File of the certificate authority."""
+    cert: Text
+    """File of the client's certificate."""
+    key: Text
+    """File of the client's key."""
+
+
+class Reserved(Strict):
+    """What is kept from all work."""
+
+    cpus: CpuList = ()
+    """CPU numbers, as `0-1,8`."""
+    memory: Memory = 0
+    """Main memory."""
+
+
+class HostGpus(Strict):
+    """Which cards of the host are given out."""
+
+    exclude: list[Text] = Field(default_factory=list)
+    """Cards that are never given out, by UUID or PCI address."""
+
+
+class Host(Strict):
+    """A Docker host."""
+
+    api_version: ApiVersion
+    """Version of these formats."""
+    kind: Literal["Host"]
+    name: Name
+    """Name of the host; it is one of its tags."""
+    engine: Engine
+    """`unix:///var/run/docker.sock` or `sim://`. `ssh://` and `tcp://` are not supported yet."""
+    address: Address = ""
+    """How other hosts reach it; left out: the engine's host."""
+    fabric: Annotated[Address | None, LATER] = None
+    """Address in a faster network."""
+    tls: Annotated[Tls | None, LATER] = None
+    """Certificates for a tcp:// Engine."""
+    facts: RelativePath | None = None
+    """File that replaces the probe, relative to this one."""
+    tags: list[Text] = Field(default_factory=list)
+    """Tags: a tagged host takes only work that asks for it."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Labels, for rules and people."""
+    env: dict[EnvName, str] = Field(default_factory=dict)
+    """Environment given to every container there."""
+    reserved: Reserved = Field(default_factory=Reserved)
+    """Cores and memory kept from all work."""
+    state: Literal["active", "cordoned", "drained"] = "active"
+    """`cordoned`: nothing new; `drained`: move everything away."""
+    gpu_mode: Literal["managed", "passthrough", "none"] = "managed"
+    """`managed`: cards are given out one by one; `passthrough`: every card to all that ask; `none`: no cards."""
+    gpus: HostGpus = Field(default_factory=HostGpus)
+    """Which cards are given out."""
+    mig: Annotated[Any, LATER] = None
+    """MIG slices that the host should have."""
+    ignore_containers: list[Glob] = Field(default_factory=list)
+    """Names of containers that see cards and hold none, as globs."""
+
+
+class Queue(Strict):
+    """A project or department. Not supported yet."""
+
+    api_version: ApiVersion
+    """Version of these formats."""
+    kind: Literal["Queue"]
+    name: Name
+    """Name of the queue."""
+    parent: Name | None = None
+    """Queue that it is part of."""
+    quota: dict[str, Any] = Field(default_factory=dict)
+    """What it is owed, by resource."""
+    limit: dict[str, Any] = Field(default_factory=dict)
+    """The most that it gets, by resource."""
+    weight: Annotated[Number, Field(gt=0)] = 1.0
+    """Share of what is left over."""
+    priority: int = 0
+    """Order among queues."""
+    paths: list[Glob] = Field(default_factory=list)
+    """Files whose workloads belong to it, as globs."""
+
+
+class Prune(Strict):
+    """Stopping what left git."""
+
+    enabled: Bool = True
+    """Whether instances that left git are stopped."""
+    max_fraction: Annotated[Number, Field(ge=0, le=1)] = 0.3
+    """Largest part of all instances (at least 3) that one pass stops without `--allow-prune`."""
+
+
+class MountGrant(Strict):
+    """A folder of the host, and all below it."""
+
+    path: HostPath
+    """Absolute path on the host."""
+    read_only: Bool = False
+    """Whether only read-only mounts are allowed."""
+
+
+MountForm = Annotated[
+    Annotated[HostPath, Tag("(text)")] | Annotated[MountGrant, Tag("(map)")],
+    Discriminator(lambda value: "(map)" if isinstance(value, dict | MountGrant) else "(text)"),
+]
+
+
+class SecurityProfile(Strict):
+    """What matching workloads may ask of a host; nothing is allowed without one."""
+
+    match: Annotated[list[Glob], Field(min_length=1)]
+    """Workloads as globs over `kind/name` (`app/*`, `localservice/node-exporter`)."""
+    mounts: list[MountForm] = Field(default_factory=list)
+    """Folders of the host, each a path or `{path, readOnly}`."""
+    host_network: Bool = False
+    """`network: host`."""
+    ipc: str = ""
+    """Value of `ipc` that is allowed (`host`)."""
+    pid: str = ""
+    """Value of `pid` that is allowed (`host`)."""
+    privileged: Bool = False
+    """`privileged: true`."""
+    capabilities: list[Text] = Field(default_factory=list)
+    """Values of `capAdd` that are allowed; `ALL` is all of them."""
+    devices: list[HostPath] = Field(default_factory=list)
+    """Devices of the host, each a path and all below it."""
+    rdma: Bool = False
+    """`resources.rdma: true`."""
+    security_opt: list[Text] = Field(default_factory=list)
+    """Values of `securityOpt` that are allowed."""
+    runtime: str = ""
+    """Value of `runtime` that is allowed."""
+    all_gpus: Bool = False
+    """`gpus: all` and `gpus: {observe: all}`."""
+
+
+class SecretKey(Strict):
+    """A key of a secret."""
+
+    secret: Text
+    """Name of the secret."""
+    key: Text
+    """Key inside the secret."""
+
+
+class Secrets(Strict):
+    """Where secrets are kept, on the reconciler's machine."""
+
+    directory: ContainerPath
+    """Absolute path of a folder with one folder per secret and in it one file per key."""
+    hash_key: SecretKey | None = None
+    """Secret whose value keys the hash by which a changed secret is noticed."""
+
+
+class Probe(Strict):
+    """How facts of remote hosts are gathered."""
+
+    image: Text
+    """Image of the probe's container."""
+    interval: Duration = 60.0
+    """Time between two probes."""
+
+
+class Cluster(Strict):
+    """The settings of a repository."""
+
+    api_version: ApiVersion
+    """Version of these formats."""
+    kind: Literal["Cluster"]
+    name: Name
+    """Names the labels, containers, lock and state."""
+    defaults: dict[str, Any] = Field(default_factory=dict)
+    """Any workload field, merged under each workload that has the field."""
+    prune: Prune = Field(default_factory=Prune)
+    """Stopping what left git."""
+    security_profiles: list[SecurityProfile] = Field(default_factory=list)
+    """What workloads may ask of a host: ordered, the first match wins."""
+    secrets: Secrets | None = None
+    """Where secrets are kept."""
+    registries: Annotated[Any, LATER] = None
+    """Credentials of registries."""
+    auto_tags: Annotated[Any, LATER] = None
+    """Tags made from facts."""
+    probe: Annotated[Probe | None, LATER] = None
+    """How facts of remote hosts are gathered."""
+    host_lost_after: Annotated[Duration | None, LATER] = None
+    """Silence after which a host counts as lost."""
+    sources: Annotated[Any, LATER] = None
+    """Further repositories."""
+    bases: Annotated[Any, LATER] = None
+    """Folders to build on."""
+    patches: Annotated[Any, LATER] = None
+    """Changes to documents."""
+    vars: Annotated[Any, LATER] = None
+    """Values to fill in."""
+    images: Annotated[Any, LATER] = None
+    """Image tags by name."""
+    verify: Annotated[Any, LATER] = None
+    """Keys that must have signed a commit."""

@@ -1,0 +1,276 @@
+"""App, Task and LocalService. Attribute docstrings go into the JSON Schema."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from reconciler.desired.forms import (
+    LATER,
+    ApiVersion,
+    Bool,
+    ContainerPath,
+    Duration,
+    EnvName,
+    ImageName,
+    Int,
+    Name,
+    Natural,
+    Positive,
+    Strict,
+    Text,
+    text,
+)
+from reconciler.desired.schema_container import (
+    Check,
+    Config,
+    Device,
+    EnvValue,
+    Logging,
+    Port,
+    Resources,
+    Rollout,
+    SecretFile,
+    Stop,
+    Tmpfs,
+    Volume,
+)
+
+RunName = text(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}", "must be letters, digits, _, . and -, at most 63 characters")
+NetworkName = text(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*", "must be bridge, host, none or the name of a network")
+
+
+class AnyPolicy(Strict):
+    """Any untagged host."""
+
+    type: Literal["ANY"]
+
+
+class OnePerHost(Strict):
+    """At most one instance of this workload on a host."""
+
+    type: Literal["ONE_PER_HOST"]
+
+
+class MaxPerHost(Strict):
+    """At most `max` instances of this workload on a host."""
+
+    type: Literal["MAX_N_PER_HOST"]
+    max: Positive
+    """Most instances on one host."""
+
+
+class MatchTag(Strict):
+    """Hosts that carry a tag; a host's own name is one of its tags."""
+
+    type: Literal["MATCH_TAG"]
+    tag: Text
+    """The tag."""
+
+
+class NoTag(Strict):
+    """Hosts without tags."""
+
+    type: Literal["NO_TAG"]
+
+
+class RuleBased(Strict):
+    """Hosts for which a CEL expression is true."""
+
+    type: Literal["RULE_BASED"]
+    rule: Text
+    """CEL over `host.name|tags|labels|gpus|cpus|memory` and `workload.name|kind|labels`."""
+
+
+class Composite(Strict):
+    """Several policies at once."""
+
+    type: Literal["COMPOSITE"]
+    combiner: Literal["AND", "OR"]
+    """Whether all of them must allow a host, or one."""
+    policies: Annotated[list["Policy"], Field(min_length=1)]
+    """The policies."""
+
+
+class Local(Strict):
+    """Every host, tagged and cordoned ones too; only for a LocalService."""
+
+    type: Literal["LOCAL"]
+
+
+Policy = Annotated[
+    AnyPolicy | OnePerHost | MaxPerHost | MatchTag | NoTag | RuleBased | Composite | Local,
+    Field(discriminator="type"),
+]
+
+
+class Workload(Strict):
+    """What the three kinds of workload share."""
+
+    api_version: ApiVersion
+    """Version of these formats."""
+    name: Name
+    """Name, unique among its kind."""
+    owner: str = ""
+    """Who to ask; shown wherever a card is shown."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Labels of the workload, for rules and people; they restart nothing."""
+    image: ImageName
+    """Image reference or digest."""
+    pull: Literal["missing", "always", "never"] = "missing"
+    """When to fetch the image."""
+    command: list[str] | None = None
+    """Entrypoint; left out: the image's."""
+    args: list[str] | None = None
+    """Arguments; left out: the image's."""
+    working_dir: ContainerPath = ""
+    """Working directory; left out: the image's."""
+    user: str = ""
+    """User and group (`1000:1000`); left out: the image's."""
+    group_add: list[Text] = Field(default_factory=list)
+    """Further groups."""
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
+    """Environment: strings, or `{secret: NAME, key: KEY}`."""
+    init: Bool = False
+    """Whether a small init reaps zombies as process 1."""
+    resources: Resources = Field(default_factory=Resources)
+    """What one instance asks of its host."""
+    placement_policy: Policy | None = None
+    """Which hosts it may run on. Default `ANY`, of a LocalService `LOCAL`."""
+    numa: Literal["prefer", "require", "require-socket", "none"] = "prefer"
+    """How strictly cards, cores and memory must share a NUMA node."""
+    prefer: Annotated[Any, LATER] = None
+    """Hosts that are better than others."""
+    spread: Annotated[Any, LATER] = None
+    """What to spread instances over."""
+    affinity: Annotated[Any, LATER] = None
+    """Workloads to be near to, or away from."""
+    topology: Annotated[Any, LATER] = None
+    """Where the members of a gang must be to one another."""
+    network: NetworkName = "bridge"
+    """`bridge`, `host`, `none` or the name of a network of the host."""
+    aliases: list[Text] = Field(default_factory=list)
+    """Further names in a named network."""
+    ports: list[Port] = Field(default_factory=list)
+    """Published ports."""
+    volumes: list[Volume] = Field(default_factory=list)
+    """Folders of the host and named volumes."""
+    configs: list[Config] = Field(default_factory=list)
+    """Files of the repository."""
+    secret_files: list[SecretFile] = Field(default_factory=list)
+    """Secrets as files."""
+    tmpfs: list[Tmpfs] = Field(default_factory=list)
+    """File systems in memory."""
+    devices: list[Device] = Field(default_factory=list)
+    """Devices of the host."""
+    ipc: Annotated[str, Field(pattern=r"^(|none|private|shareable|host|container:.+)$")] = ""
+    """IPC namespace, as in Docker."""
+    pid: Annotated[str, Field(pattern=r"^(|host|container:.+)$")] = ""
+    """PID namespace, as in Docker."""
+    cap_add: list[Text] = Field(default_factory=list)
+    """Capabilities to add."""
+    cap_drop: list[Text] = Field(default_factory=list)
+    """Capabilities to take away."""
+    security_opt: list[Text] = Field(default_factory=list)
+    """Security options, as in Docker."""
+    privileged: Bool = False
+    """Every right on the host, and every card."""
+    runtime: str = ""
+    """OCI runtime; left out: the Engine's default."""
+    hostname: Annotated[str, Field(pattern=r"^([a-zA-Z0-9]([-a-zA-Z0-9.]{0,61}[a-zA-Z0-9])?)?$")] = ""
+    """Host name inside the container; left out: the container's id."""
+    dns: list[Text] = Field(default_factory=list)
+    """Addresses of name servers."""
+    extra_hosts: list[Annotated[str, Field(pattern=r"^[^:\s]+:\S+$")]] = Field(default_factory=list)
+    """Further lines of /etc/hosts, as `name:address`."""
+    logging: Logging = Field(default_factory=Logging)
+    """Log driver."""
+    stop: Stop = Field(default_factory=Stop)
+    """How an instance is stopped."""
+    on_host_lost: Literal["wait", "replace"] = "wait"
+    """What becomes of the instances of a lost host. `replace` is not supported yet."""
+    queue: Annotated[Name | None, LATER] = None
+    """Queue whose quota it counts against."""
+    priority: Int = 0
+    """Order of pending work: higher first."""
+    wave: Annotated[int | None, LATER] = None
+    """Order of rollouts: lower first."""
+    depends_on: Annotated[list[Text], LATER] = Field(default_factory=list)
+    """Workloads that must be ready first."""
+    suspend: Bool = False
+    """Whether it is stopped on purpose."""
+    protect: Bool = False
+    """Whether the plan must never stop or replace it."""
+    drift: Annotated[Any, LATER] = None
+    """What to do about a container that was changed by hand."""
+    expires: Annotated[str | None, LATER] = None
+    """Time after which it is stopped."""
+
+
+class Service(Workload):
+    """What App and LocalService share."""
+
+    readiness: Check | None = None
+    """How a new instance is seen to be ready."""
+    health: Check | None = None
+    """How a running instance is seen to be healthy."""
+    rollout: Rollout = Field(default_factory=Rollout)
+    """How a changed instance is replaced."""
+    restart: Literal["always", "on-failure"] = "always"
+    """What the Engine does when the process ends."""
+
+
+class App(Service):
+    """A service of `instances` copies, kept running."""
+
+    kind: Literal["App"]
+    instances: Natural
+    """How many copies run."""
+
+
+class LocalService(Service):
+    """One copy on every matching host."""
+
+    kind: Literal["LocalService"]
+
+
+class Task(Workload):
+    """Runs to completion, once per run."""
+
+    kind: Literal["Task"]
+    run: RunName | None = None
+    """Name of this run; left out: a short digest of this document. A finished run never runs again."""
+    on_change: Literal["finish", "restart"] = "finish"
+    """What an edit does to a run that is going on."""
+    restart: Literal["never", "on-failure"] = "never"
+    """What the Engine does when the process ends."""
+    members: Positive = 1
+    """Size of a gang: all start, or none. More than 1 is not supported yet."""
+    retries: Annotated[int | None, Field(ge=0), LATER] = None
+    """How often a failed run is tried again."""
+    deadline: Annotated[Duration | None, LATER] = None
+    """Time after which a run is stopped."""
+    array: Annotated[Any, LATER] = None
+    """Runs it once for each element."""
+    schedule: Annotated["Schedule | None", LATER] = None
+    """When it runs."""
+    ttl: Annotated[Duration | None, LATER] = None
+    """Time after which a finished run's container is removed."""
+    gang: Annotated[Any, LATER] = None
+    """How the members of a gang go together."""
+
+
+class Schedule(Strict):
+    """When a task runs."""
+
+    cron: Text
+    """Cron expression of five fields."""
+    time_zone: Text = "UTC"
+    """Time zone of the expression."""
+    missed: Literal["skip", "run"] = "skip"
+    """What becomes of a time at which nothing could run it."""
+    overlap: Literal["skip", "wait", "allow"] = "skip"
+    """What becomes of a time at which the last run still goes on."""
+
+
+Composite.model_rebuild()
+Task.model_rebuild()

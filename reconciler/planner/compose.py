@@ -1,0 +1,197 @@
+"""One plan from one look: judge, hold back, place, and order the steps. This file is the table of contents.
+
+Starts are placed first, then replacements, so that a start-first replacement only takes cards that nobody else needs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from reconciler.model.desired import Desired, Prune
+from reconciler.model.memory import Memory
+from reconciler.model.plan import Action, ActionKind, Drift, Pending, Placed, Plan, Waiting
+from reconciler.model.snapshot import HostView, Snapshot
+from reconciler.model.workload import InstanceId, Kind, Workload
+from reconciler.planner.actions import Actions
+from reconciler.planner.diff import Case, Differ, Found, Verdict, cases
+from reconciler.planner.expand import Wanted, expand
+from reconciler.planner.fingerprint import fingerprint
+from reconciler.planner.guard import guarded
+from reconciler.planner.live import clash, live_allocation
+from reconciler.planner.place import Ask, Fleet, batch_order
+from reconciler.rules import compile_rule
+
+PHASES = (
+    ActionKind.UPDATE,  # narrowing a shared cpuset comes before the exclusive start that needs it
+    ActionKind.ADOPT,
+    ActionKind.STOP,
+    ActionKind.REMOVE,
+    ActionKind.REPLACE,
+    ActionKind.START,
+)
+LEAVING = {Verdict.SETTLE, Verdict.ABANDON, Verdict.START}
+GOING = {Verdict.STOP, Verdict.REMOVE}
+PLACED = {Verdict.KEEP, Verdict.WATCH, Verdict.FINISH, Verdict.REVIVE, Verdict.ROLL, Verdict.SETTLE, Verdict.ABANDON}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What shapes a plan beside its inputs. ``secrets`` holds keyed hashes by workload identity, where known."""
+
+    allow_prune: bool = False
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan(desired: Desired, snapshot: Snapshot, memory: Memory, now: float, options: Options | None = None) -> Plan:
+    """What is to be done now so that the fleet becomes what the commit says. Pure: same input, same plan.
+
+    ``now`` is seconds on the reconciler's own clock. Work that cannot be placed is in ``Plan.pending``.
+    """
+    return _Pass(desired, snapshot, memory, now, options or Options()).plan()
+
+
+class _Pass:
+    def __init__(self, desired: Desired, snapshot: Snapshot, memory: Memory, now: float, options: Options) -> None:
+        self.desired = desired
+        self.snapshot = snapshot
+        self.options = options
+        self.fleet = Fleet.of(snapshot.hosts, compile_rule)
+        self.wanted: Wanted = expand(desired, snapshot, self._admits)
+        self.differ = Differ(snapshot, memory, now, options.secrets)
+        self.cluster = desired.cluster.name if desired.cluster else "CLUSTER"
+        self.views = {view.spec.name: view for view in snapshot.hosts}
+        self.pending: list[Pending] = []
+        self.drift: list[Drift] = []
+        self.waiting: list[Waiting] = []
+
+    def plan(self) -> Plan:
+        prune = self.desired.cluster.prune if self.desired.cluster else Prune()
+        judged, guard = guarded(cases(self.wanted, self.differ), prune, allowed=self.options.allow_prune)
+        leaving = self._occupy(judged)
+        judged = [self._free_to_go_on(case, leaving) for case in judged]
+        actions = Actions(self.cluster, self.fleet, self.differ, self.views, self.wanted, leaving)
+        for case in judged:
+            actions.without_placing(case)
+        self._start(judged, actions)
+        actions.replace_all(judged, self.pending)
+        done = actions.finish()
+        self._report(judged)
+        return Plan(
+            cluster=self.cluster if self.desired.cluster else "",
+            commit=self.desired.commit,
+            source=self.desired.source,
+            fingerprint=fingerprint(self.desired, self.snapshot),
+            actions=tuple(sorted(done, key=_action_key)),
+            pending=tuple(sorted(self.pending, key=lambda one: one.instance.sort_key)),
+            drift=tuple(self.drift),
+            waiting=tuple(self.waiting),
+            warnings=self._warnings(judged),
+            kept=tuple(_placed(case) for case in judged if case.current and case.verdict not in GOING),
+            unchanged=self._unchanged(judged, done),
+            guard=guard,
+        )
+
+    def _admits(self, workload: Workload, view: HostView) -> bool:
+        return self.fleet.admits(
+            Ask(InstanceId(workload.kind, workload.name, view.spec.name), workload), view.spec.name
+        )
+
+    def _occupy(self, judged: list[Case]) -> dict[str, list[Found]]:
+        """Count what our containers hold, save those that leave; the leaving ones by host."""
+        leaving: dict[str, list[Found]] = {}
+        for case in judged:
+            going = case.verdict in GOING
+            for one in filter(None, (case.current, *case.others)):
+                if going or (case.verdict in LEAVING and one is not case.current):
+                    leaving.setdefault(one.host, []).append(one)
+                elif one.container.holds:
+                    self._take(one)
+        return leaving
+
+    def _take(self, one: Found) -> None:
+        instance = one.ours.instance
+        self.fleet.occupy(one.host, one.container.id, instance, instance.workload, live_allocation(one))
+
+    def _free_to_go_on(self, case: Case, leaving: dict[str, list[Found]]) -> Case:
+        """A container that stands still may have lost its cards to another meanwhile: then it is made anew."""
+        if case.verdict not in {Verdict.FINISH, Verdict.REVIVE} or case.current is None:
+            return case
+        one, gone = case.current, {other.container.id for other in leaving.get(case.current.host, ())}
+        allocation = live_allocation(one)
+        for other in one.view.containers:
+            why = "" if other.id in gone or other.id == one.container.id else clash(allocation, other)
+            if why:
+                self.fleet.vacate(one.container.id)
+                leaving.setdefault(one.host, []).append(one)
+                reason = f"{case.reason}; {why}"
+                return replace(case, verdict=Verdict.START, reason=reason, current=None, others=(one, *case.others))
+        if not one.container.holds:
+            self._take(one)
+        return case
+
+    def _start(self, judged: list[Case], actions: "Actions") -> None:
+        starts = {case.instance: case for case in judged if case.verdict is Verdict.START}
+        asks = []
+        for case in starts.values():
+            assert case.workload is not None  # noqa: S101 -- only wanted instances are started
+            only = case.instance.index if case.instance.kind is Kind.LOCAL_SERVICE else None
+            asks.append(Ask(case.instance, case.workload, only=only))
+        for ask in batch_order(asks):
+            placed = self.fleet.place(ask, str(ask.instance))
+            if isinstance(placed, Pending):
+                self.pending.append(placed)
+            else:
+                actions.start(starts[ask.instance], placed)
+
+    def _report(self, judged: list[Case]) -> None:
+        for case in judged:
+            one = case.current
+            if case.verdict is Verdict.WAIT or (case.verdict is Verdict.KEEP and case.failed):
+                self.waiting.append(Waiting(case.instance, case.reason, case.until, failed=case.failed))
+            if one is None:
+                continue
+            if case.verdict is Verdict.DONE and case.failed:
+                self.drift.append(Drift(case.instance, one.host, f"exited with code {one.container.exit_code}"))
+            if one.container.state == "paused":
+                self.drift.append(Drift(case.instance, one.host, "paused by hand"))
+            if case.verdict is Verdict.KEEP and case.workload:
+                ask = Ask(case.instance, case.workload)
+                for line in self.fleet.violations(ask, one.host, live_allocation(one)):
+                    self.drift.append(Drift(case.instance, one.host, line))
+
+    def _warnings(self, judged: list[Case]) -> tuple[str, ...]:
+        lines = list(self.desired.warnings)
+        if self.desired.cluster is None:
+            lines.append("no Cluster document: this can be planned, but not applied")
+        for view in self.snapshot.hosts:
+            if view.reason:
+                lines.append(f"{view.spec.name}: {view.reason}")
+            elif view.facts and view.facts.driver_error:
+                lines.append(f"{view.spec.name}: {view.facts.driver_error}")
+        for case in judged:
+            lines.extend(case.warnings)
+        return tuple(dict.fromkeys(lines))
+
+    @staticmethod
+    def _unchanged(judged: list[Case], done: list[Action]) -> int:
+        busy = {action.instance for action in done}
+        settled = {Verdict.KEEP, Verdict.DONE, Verdict.WAIT}
+        return sum(1 for case in judged if case.verdict in settled and case.current and case.instance not in busy)
+
+
+def _action_key(action: Action) -> tuple[object, ...]:
+    return (PHASES.index(action.kind), *action.instance.sort_key)
+
+
+def _placed(case: Case) -> Placed:
+    one = case.current
+    assert one is not None  # noqa: S101 -- the caller filtered
+    return Placed(
+        case.instance,
+        one.host,
+        one.container.id,
+        one.container.state,
+        live_allocation(one),
+        one.container.started_at,
+        case.workload.owner if case.workload else one.ours.owner,
+        one.ours.digest,
+    )

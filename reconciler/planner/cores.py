@@ -1,0 +1,82 @@
+"""Which logical CPUs: whole cores first, broken ones for an odd rest, one last-level cache where it fits."""
+
+from collections.abc import Sequence
+
+from reconciler.model.host import HostFacts
+from reconciler.planner.topology import bits, mask_of
+
+
+def core_masks(facts: HostFacts, domain: int) -> tuple[int, ...]:
+    """The cores of a domain (a mask), each a mask of its online siblings, by lowest CPU."""
+    grouped = [mask_of(group) & domain for group in facts.smt]
+    lone = domain & ~mask_of(bits_of_all(grouped))
+    masks = [mask for mask in grouped if mask] + [1 << cpu for cpu in bits(lone)]
+    return tuple(sorted(masks, key=lambda mask: mask & -mask))
+
+
+def bits_of_all(masks: Sequence[int]) -> tuple[int, ...]:
+    """Every bit set in any of the masks."""
+    union = 0
+    for mask in masks:
+        union |= mask
+    return bits(union)
+
+
+def cache_masks(facts: HostFacts, domain: int) -> tuple[int, ...]:
+    """The last-level caches of a domain; what lies under no known cache counts as one group."""
+    groups = [mask_of(group) & domain for group in facts.caches]
+    rest = domain & ~mask_of(bits_of_all(groups))
+    return tuple(mask for mask in (*groups, rest) if mask)
+
+
+def pick(cores: Sequence[int], caches: Sequence[int], idle: int, count: int, near: int = 0) -> int:
+    """Mask of ``count`` CPUs out of ``idle``, which must hold that many; those of ``near`` first.
+
+    The smallest cache that can give all of it is used, else the emptiest caches in turn.
+    """
+    kept = near & idle
+    if kept.bit_count() > count:
+        return pick(cores, caches, kept, count)
+    chosen = kept
+    while (want := count - chosen.bit_count()) > 0:
+        group = _cache_for(cores, caches, idle & ~chosen, want)
+        chosen |= _from(cores, group, idle, min(want, group.bit_count()))
+    return chosen
+
+
+def _cache_for(cores: Sequence[int], caches: Sequence[int], idle: int, want: int) -> int:
+    """The idle part of the cache to take from: the tightest that gives all (in whole cores if it can), else the widest."""
+    parts = [part for cache in caches if (part := cache & idle)]
+
+    def key(part: int) -> tuple[bool, bool, int, int]:
+        size = part.bit_count()
+        fits = size >= want
+        return (not fits, fits and not _whole_enough(cores, part, want), size if fits else -size, part & -part)
+
+    return min(parts, key=key)
+
+
+def _whole_enough(cores: Sequence[int], part: int, want: int) -> bool:
+    """Whether all but the odd rest of ``want`` can be whole cores."""
+    for core in cores:
+        if core & part == core and core.bit_count() <= want:
+            want -= core.bit_count()
+    widest = max((core.bit_count() for core in cores), default=1)
+    return want < widest
+
+
+def _from(cores: Sequence[int], group: int, idle: int, want: int) -> int:
+    """Mask of ``want`` CPUs of ``group``: whole cores, then broken ones for the rest, then part of a whole one."""
+    chosen = 0
+    for core in cores:
+        if core & group == core and core.bit_count() <= want:
+            chosen |= core
+            want -= core.bit_count()
+    rest = [core & group & ~chosen for core in cores]
+    broken = [part for part, core in zip(rest, cores, strict=True) if part and (part != core or core & ~idle)]
+    whole = [part for part, core in zip(rest, cores, strict=True) if part == core]
+    for part in [*sorted(broken, key=lambda part: (part.bit_count(), part & -part)), *whole]:
+        for cpu in bits(part)[:want]:
+            chosen |= 1 << cpu
+            want -= 1
+    return chosen
