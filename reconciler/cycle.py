@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from reconciler.errors import SpecError, Problem
+from reconciler.errors import Problem, SpecError
 from reconciler.journal.remember import remember
 from reconciler.model.desired import Desired
 from reconciler.model.memory import Memory
@@ -109,9 +109,9 @@ class Cycle:
         """The plan, or the last one when nothing that shapes it is different. Waits and watches depend on the time."""
         timeless = replace(memory, last_seen={})
         last = self._last
-        if last and not memory.failures and not memory.watches and (desired is last[0] or desired == last[0]):
-            if snapshot == last[1] and timeless == last[2] and options == last[3]:
-                return last[4]
+        still = not memory.failures and not memory.watches
+        if still and last and last[:4] == (desired, snapshot, timeless, options):
+            return last[4]
         made = plan(desired, snapshot, memory, self._clock(), options)
         self._last = (desired, snapshot, timeless, options, made)
         return made
@@ -133,8 +133,9 @@ def settle(
     while True:
         done = cycle.act(cycle.look(), hands, select)
         tell(done)
-        moving = any(out.in_motion for out in done.outcomes) or done.plan.moving or hands.busy
-        if not (done.plan.due or moving) or expired():
+        moving = done.plan.moving or hands.busy
+        progress = any(out.done or out.in_motion for out in done.outcomes)
+        if not (moving or progress) or expired():
             return done
         if moving:
             pause()

@@ -8,6 +8,7 @@
     ├── SourceError           the repository could not be read: try again later; prune nothing
     ├── LockHeldError         another reconciler works on this cluster: leave
     ├── StalePlanError        a saved plan no longer holds: plan again
+    ├── ProbeError            this machine could not be described: keep the facts there are, try again later
     └── EngineError           one call to one host failed
         ├── UnreachableError  no answer, or it was cut off: the call may have happened; look before trying again
         ├── NotFoundError     404: the container, image or network is not there
@@ -61,6 +62,10 @@ class LockHeldError(ReconcilerError):
 
 class StalePlanError(ReconcilerError):
     """A saved plan whose fingerprint no longer holds."""
+
+
+class ProbeError(ReconcilerError):
+    """The local probe found no facts; the text says why, in one line."""
 
 
 class EngineError(ReconcilerError):

@@ -1,1 +1,254 @@
-"""placeholder"""
+"""All hosts at once → Snapshot. Each host has its own deadline; one that does not answer costs nobody else anything."""
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.actual.facts import FactsError, facts_from_json
+from reconciler.actual.inspects import ROTATE, Inspects, Lens
+from reconciler.engine.protocols import Reader
+from reconciler.errors import ReconcilerError, UnreachableError
+from reconciler.model.host import EngineFacts, HostFacts, HostSpec
+from reconciler.model.snapshot import Container, HostView, Reach, Snapshot
+
+DEADLINE = 15.0
+"""Seconds after which a host counts as unreachable in this pass; what it says later serves the next one."""
+PROBE_PERIOD = 60.0
+"""Seconds for which what the local probe found is taken as it is."""
+AT_ONCE = 64
+"""Hosts that are asked at the same time."""
+
+Connect = Callable[[HostSpec], Reader]
+Probe = Callable[[], HostFacts]
+Clock = Callable[[], float]
+
+_log = logging.getLogger(__name__)
+
+
+class Observer:
+    """Looks at hosts again and again, and keeps what need not be asked for twice. Nothing grows with the passes.
+
+    ``connect`` opens a Reader, which stays open until its host leaves or stops answering. ``probe`` finds the facts of
+    this machine, for hosts behind ``unix://`` that have no facts file; it may raise ReconcilerError, OSError or
+    ValueError.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        probe: Probe | None = None,
+        *,
+        deadline: float = DEADLINE,
+        probe_period: float = PROBE_PERIOD,
+        rotate: int = ROTATE,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._connect = connect
+        self._facts = _Facts(probe, probe_period, clock)
+        self._deadline = deadline
+        self._rotate = rotate
+        self._clock = clock
+        self._hosts: dict[str, _Host] = {}
+
+    def observe(self, hosts: Sequence[HostSpec], cluster: str | None) -> Snapshot:
+        """Every host as it is now. Never raises for what a host does: a host that fails is unreachable, with why."""
+        self._part({spec.name: spec.engine for spec in hosts})
+        asked = [self._host(spec) for spec in hosts]
+        views = self._ask(asked, {spec.name: spec for spec in hosts}, cluster)
+        return Snapshot(tuple(sorted(views, key=lambda view: view.spec.name)))
+
+    def forget(self, host: str, container: str) -> None:
+        """This container was just changed: the next pass looks at it, whatever the list says."""
+        known = self._hosts.get(host)
+        if known is not None:
+            known.inspects.forget(container)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._part({})
+
+    def _host(self, spec: HostSpec) -> "_Host":
+        if spec.name not in self._hosts:
+            self._hosts[spec.name] = _Host(spec, self._connect, self._facts, Inspects(self._rotate), self._clock)
+        return self._hosts[spec.name]
+
+    def _part(self, stay: dict[str, str]) -> None:
+        """Leave hosts that are gone or have moved to another Engine."""
+        for name, host in list(self._hosts.items()):
+            if stay.get(name) != host.engine:
+                del self._hosts[name]
+                host.leave()
+        self._facts.keep(set(stay))
+
+    def _ask(self, hosts: list["_Host"], specs: dict[str, HostSpec], cluster: str | None) -> list[HostView]:
+        """Ask all hosts, a limited number at once, and give each its deadline from the moment it is asked."""
+        answers: queue.SimpleQueue[_Host] = queue.SimpleQueue()
+        waiting = deque(hosts)
+        asked: dict[_Host, float] = {}
+        views: list[HostView] = []
+        while waiting or asked:
+            while waiting and len(asked) < AT_ONCE:
+                host = waiting.popleft()
+                if host.ask(specs[host.name], cluster, answers.put):
+                    asked[host] = time.monotonic() + self._deadline
+                else:
+                    views.append(host.silent(specs[host.name], "it still has not answered an earlier question"))
+            if not asked:
+                continue
+            try:
+                host = answers.get(timeout=max(0.0, min(asked.values()) - time.monotonic()))
+            except queue.Empty:
+                late = [host for host, end in asked.items() if end <= time.monotonic()]
+                views += [host.silent(specs[host.name], f"no answer within {self._deadline:g} s") for host in late]
+                asked = {host: end for host, end in asked.items() if host not in late}
+                continue
+            if asked.pop(host, None) is not None:
+                views.append(host.view)
+        return views
+
+
+class _Host:
+    """One host: its connection and what was last seen there. At most one thread asks it at any time."""
+
+    def __init__(self, spec: HostSpec, connect: Connect, facts: "_Facts", inspects: Inspects, clock: Clock) -> None:
+        self.name = spec.name
+        self.engine = spec.engine
+        self.inspects = inspects
+        self.view = HostView(spec, Reach.UNREACHABLE, reason="not asked yet", seen=False)
+        self._connect = connect
+        self._facts = facts
+        self._clock = clock
+        self._reader: Reader | None = None
+        self._info: dict[str, Any] = {}
+        self._busy = threading.Lock()
+        self._left = False
+
+    def ask(self, spec: HostSpec, cluster: str | None, done: Callable[["_Host"], None]) -> bool:
+        """Look at the host in a thread of its own, which calls ``done``; false while an earlier one still waits."""
+        if not self._busy.acquire(blocking=False):
+            return False
+        threading.Thread(target=self._run, args=(spec, cluster, done), name=f"look {self.name}", daemon=True).start()
+        return True
+
+    def silent(self, spec: HostSpec, reason: str) -> HostView:
+        """The host as last seen, marked unreachable."""
+        return replace(self.view, spec=spec, reach=Reach.UNREACHABLE, reason=reason)
+
+    def leave(self) -> None:
+        """Close the connection; a thread that still waits for an answer closes it when it ends."""
+        self._left = True
+        if self._busy.acquire(blocking=False):
+            try:
+                self._disconnect()
+            finally:
+                self._busy.release()
+
+    def _run(self, spec: HostSpec, cluster: str | None, done: Callable[["_Host"], None]) -> None:
+        try:
+            self.view = self._guarded(spec, cluster)
+        finally:
+            if self._left:
+                self._disconnect()
+            self._busy.release()
+            done(self)
+
+    def _guarded(self, spec: HostSpec, cluster: str | None) -> HostView:
+        try:
+            return self._look(spec, cluster)
+        except ReconcilerError as error:
+            if isinstance(error, UnreachableError):
+                self._disconnect()  # a broken transport can stay broken for ever: start afresh
+            return self.silent(spec, getattr(error, "message", str(error)))
+        except Exception as error:  # noqa: BLE001 - one host's surprise must not hide the other hosts
+            _log.exception("%s: looking at it failed", self.name)
+            self._disconnect()
+            return self.silent(spec, f"looking at it failed: {type(error).__name__}: {error}")
+
+    def _look(self, spec: HostSpec, cluster: str | None) -> HostView:
+        if self._reader is None:
+            self._reader = self._connect(spec)
+        if not self._info:
+            self._info = dict(self._reader.info())
+        facts, stale, reason = self._facts.of(spec)
+        facts = with_engine(facts, self._info)
+        lens = Lens(cluster, spec.ignore_containers, facts, self._info.get("DefaultRuntime") or "")
+        entries = self._reader.list_containers()
+        containers = self.inspects.refresh(self._reader, entries, lens, self._clock())
+        return self._seen(spec, Reach.STALE if stale else Reach.KNOWN, facts, containers, reason)
+
+    def _seen(
+        self, spec: HostSpec, reach: Reach, facts: HostFacts | None, containers: tuple[Container, ...], reason: str
+    ) -> HostView:
+        return HostView(spec, reach, facts, containers, reason, seen=True)
+
+    def _disconnect(self) -> None:
+        reader, self._reader, self._info = self._reader, None, {}
+        if reader is not None:
+            reader.close()
+
+
+class _Facts:
+    """The facts of every host: from its file, or for this machine from the probe."""
+
+    def __init__(self, probe: Probe | None, period: float, clock: Clock) -> None:
+        self._probe = probe
+        self._period = period
+        self._clock = clock
+        self._read: dict[str, tuple[str, HostFacts | str]] = {}
+        self._local = _Local()
+        self._lock = threading.Lock()
+
+    def of(self, spec: HostSpec) -> tuple[HostFacts | None, bool, str]:
+        """Facts, whether they are older than they should be, and why they are missing or old, in words."""
+        if spec.facts_json is not None:
+            found = self._file(spec, spec.facts_json)
+            return (None, False, found) if isinstance(found, str) else (found, False, "")
+        if spec.engine.startswith("unix://") and self._probe is not None:
+            with self._lock:
+                return self._probed(self._probe)
+        return None, False, "no facts yet: give the Host `facts: FILE` (reconcile discover prints them there)"
+
+    def keep(self, names: set[str]) -> None:
+        """Drop the facts of hosts that are gone."""
+        for name in self._read.keys() - names:
+            del self._read[name]
+
+    def _file(self, spec: HostSpec, text: str) -> HostFacts | str:
+        known = self._read.get(spec.name)
+        if known is None or known[0] != text:
+            try:
+                found: HostFacts | str = facts_from_json(text, spec.facts_path or spec.name)
+            except FactsError as error:
+                found = f"no facts: {error}"
+            known = self._read[spec.name] = (text, found)
+        return known[1]
+
+    def _probed(self, probe: Probe) -> tuple[HostFacts | None, bool, str]:
+        local, now = self._local, self._clock()
+        if local.at is None or now - local.at >= self._period:
+            try:
+                local.facts, local.problem = probe(), ""
+            except (ReconcilerError, OSError, ValueError) as error:
+                local.problem = f"the probe failed: {error}"
+            local.at = now
+        return local.facts, bool(local.problem) and local.facts is not None, local.problem
+
+
+@dataclass(slots=True)
+class _Local:
+    facts: HostFacts | None = None
+    problem: str = ""
+    at: float | None = None
+
+
+def with_engine(facts: HostFacts | None, info: dict[str, Any]) -> HostFacts | None:
+    """The facts with what ``GET /info`` says of the Engine, where nobody has said it yet."""
+    if facts is None or facts.engine != EngineFacts():
+        return facts
+    engine = EngineFacts(version=info.get("ServerVersion") or "", cpuset=info.get("CPUSet") is not False)
+    return replace(facts, engine=engine, engine_id=facts.engine_id or info.get("ID") or "")

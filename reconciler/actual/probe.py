@@ -13,20 +13,21 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import metadata
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 LIBRARY_NOT_FOUND, DRIVER_NOT_LOADED, VERSION_MISMATCH = 12, 9, 18  # nvmlReturn_t
 GONE = {15: "lost: the card does not answer (fell off the bus?)", 16: "reset required"}
 PCIE_LEVELS = {0: "board", 10: "switch", 20: "switches", 30: "bridge", 40: "node", 50: "system"}
-NVIDIA, DISPLAY_CLASSES, SWITCH_CLASS = "0x10de", ("0x0300", "0x0302"), "0x0680"
+NVIDIA, DISPLAY_CLASSES, CPU = "0x10de", ("0x0300", "0x0302"), "devices/system/cpu"
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 CONTAINER_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 DRIVER_VERSION = re.compile(r"\b[0-9]{3,}\.[0-9]+(?:\.[0-9]+)?\b")
-WORD = 64
 
 
 def read(path: Path) -> str:
@@ -51,26 +52,14 @@ def parse_cpus(text: str) -> list[int]:
 
 def format_cpus(cpus: Iterable[int]) -> str:
     """Kernel list of CPU numbers, ranges joined."""
-    ranges: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if ranges and ranges[-1][1] == cpu - 1:
-            ranges[-1][1] = cpu
-        else:
-            ranges.append([cpu, cpu])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+    runs = groupby(enumerate(sorted(cpus)), key=lambda pair: pair[1] - pair[0])
+    spans = [[cpu for _, cpu in run] for _, run in runs]
+    return ",".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)
 
 
 def bits(words: Iterable[int]) -> set[int]:
     """Numbers of the bits that are set in an array of 64-bit words."""
-    return {index * WORD + bit for index, word in enumerate(words) for bit in range(WORD) if word >> bit & 1}
-
-
-def user_name(uid: int) -> str:
-    """The name of a user, or the number when this machine has no name for it."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    return {index * 64 + bit for index, word in enumerate(words) for bit in range(64) if word >> bit & 1}
 
 
 @dataclass(frozen=True)
@@ -80,13 +69,10 @@ class Machine:
     sys: Path
     proc: Path
 
-    @property
-    def cpu(self) -> Path:
-        return self.sys / "devices/system/cpu"
-
     @cached_property
     def online(self) -> set[int]:
-        return set(parse_cpus(read(self.cpu / "online")))
+        """CPUs that run; a CPU that was taken offline may still stand in other lists."""
+        return set(parse_cpus(read(self.sys / CPU / "online")))
 
     def pci(self, address: str) -> Path:
         """The sysfs folder of a PCI function; NVML writes 8 digits of domain in capitals, sysfs 4 in small letters."""
@@ -107,7 +93,7 @@ class Machine:
 
     def _numa_node(self, path: Path, own: int, ids: list[int]) -> dict[str, Any]:
         cpus = [cpu for cpu in parse_cpus(read(path / "cpulist")) if cpu in self.online]
-        socket = read(self.cpu / f"cpu{cpus[0]}/topology/physical_package_id") if cpus else ""
+        socket = read(self.sys / CPU / f"cpu{cpus[0]}/topology/physical_package_id") if cpus else ""
         distances = zip(ids, map(int, read(path / "distance").split()), strict=False)
         return {
             "id": own,
@@ -122,21 +108,23 @@ class Machine:
         total = re.search(r"MemTotal:\s+([0-9]+) kB", read(folder / "meminfo"))
         return int(total[1]) * 1024 if total else 0
 
-    def smt(self) -> list[list[int]]:
+    def smt(self) -> list[tuple[int, ...]]:
         """Groups of two and more online siblings; a CPU whose siblings are offline is a core of its own."""
-        lists = {read(self.cpu / f"cpu{cpu}/topology/thread_siblings_list") for cpu in self.online}
+        lists = {read(self.sys / CPU / f"cpu{cpu}/topology/thread_siblings_list") for cpu in self.online}
         return [group for group in self._groups(lists) if len(group) > 1]
 
     def caches(self) -> list[str]:
         """The CPUs that share one last-level cache, group by group."""
         shared = set()
         for cpu in self.online:
-            levels = [(read(path / "level"), path) for path in entries(self.cpu / f"cpu{cpu}/cache", r"index[0-9]+")]
+            folder = self.sys / CPU / f"cpu{cpu}/cache"
+            levels = [(read(path / "level"), path) for path in entries(folder, r"index[0-9]+")]
             shared.add(read(max(levels)[1] / "shared_cpu_list") if levels else "")
         return [format_cpus(group) for group in self._groups(shared)]
 
-    def _groups(self, lists: Iterable[str]) -> list[list[int]]:
-        return sorted(group for text in lists if (group := [cpu for cpu in parse_cpus(text) if cpu in self.online]))
+    def _groups(self, lists: Iterable[str]) -> list[tuple[int, ...]]:
+        groups = {tuple(cpu for cpu in parse_cpus(text) if cpu in self.online) for text in lists}
+        return sorted(group for group in groups if group)
 
     def nics(self) -> list[dict[str, Any]]:
         """Network cards, those with RDMA first and under their RDMA name; virtual functions are left out."""
@@ -157,9 +145,8 @@ class Machine:
             if read(path / "vendor") != NVIDIA or not read(path / "class").startswith(DISPLAY_CLASSES):
                 continue
             driver = (path / "driver").resolve().name if (path / "driver").exists() else "nvidia"
-            domain, _, rest = path.name.upper().partition(":")
             if driver == "nvidia":
-                found.append(f"{int(domain, 16):08X}:{rest}")
+                found.append(path.name.upper().zfill(len("00000000:07:00.0")))
             else:
                 warnings.append(f"the NVIDIA card at {path.name} is bound to {driver}: left out")
         return found
@@ -169,7 +156,9 @@ class Machine:
         folder = self.proc / str(pid)
         uid = re.search(r"^Uid:\s+([0-9]+)", read(folder / "status"), re.MULTILINE)
         container = CONTAINER_ID.search(read(folder / "cgroup"))
-        user = user_name(int(uid[1])) if uid else ""
+        user = uid[1] if uid else ""
+        with suppress(KeyError, ValueError):  # a user without a name here keeps the number
+            user = pwd.getpwuid(int(user)).pw_name
         return {"pid": pid, "name": read(folder / "comm"), "user": user, "container": container and container[0]}
 
 
@@ -183,6 +172,7 @@ class Card:
     health: str = "ok"
     handle: Any = None
     uuid: str = ""
+    nvlinks: Counter[str] = field(default_factory=Counter)
 
     def ask(self, name: str, *args: Any, default: Any = None, handle: Any = None) -> Any:
         """The answer of one NVML call on this card (or on ``handle``, a part of it), else ``default``."""
@@ -196,10 +186,15 @@ class Card:
             return default
 
     def facts(self, nodes: list[dict[str, Any]], warnings: list[str]) -> dict[str, Any]:
-        """Everything about the card but its links and health, which may still change."""
+        """Everything about the card but its links to the others, and its health, which may still change."""
         known = self._information()
         self.uuid = self.ask("nvmlDeviceGetUUID") or known.get("GPU UUID") or f"PCI-{self.address}"
-        memory = self._memory()
+        # version 2 counts what the driver keeps for itself apart; version 1, before driver 510, calls it used
+        memory = self.ask("nvmlDeviceGetMemoryInfo", self.nvml and self.nvml.nvmlMemory_v2)
+        memory = memory or self.ask("nvmlDeviceGetMemoryInfo")
+        running = self.ask("nvmlDeviceGetComputeRunningProcesses_v3")
+        running = running or self.ask("nvmlDeviceGetComputeRunningProcesses_v2", default=())
+        self.nvlinks = self._count_nvlinks()
         self._check()
         return {
             "uuid": self.uuid,
@@ -208,7 +203,7 @@ class Card:
             "model": self.ask("nvmlDeviceGetName") or known.get("Model") or "NVIDIA card of unknown model",
             "memory": memory.total if memory else 0,
             "memoryUsed": memory.used if memory else 0,
-            "processes": list(self._processes()),
+            "processes": [self.machine.process(each.pid) | {"memory": each.usedGpuMemory or 0} for each in running],
             "numaNode": self._numa_node(nodes),
             "links": {},
             "mig": self._mig(warnings),
@@ -220,27 +215,14 @@ class Card:
         pairs = (line.partition(":") for line in read(path).splitlines())
         return {key.strip(): value.strip() for key, _, value in pairs if "?" not in value}
 
-    def _memory(self) -> Any:
-        """Version 2 counts what the driver keeps for itself apart; version 1 (before 510) calls that used."""
-        version_2 = self.ask("nvmlDeviceGetMemoryInfo", self.nvml and self.nvml.nvmlMemory_v2)
-        return version_2 or self.ask("nvmlDeviceGetMemoryInfo")
-
-    def _processes(self) -> Iterator[dict[str, Any]]:
-        found = self.ask("nvmlDeviceGetComputeRunningProcesses_v3")
-        if found is None:  # before 510
-            found = self.ask("nvmlDeviceGetComputeRunningProcesses_v2", default=[])
-        for process in found:
-            yield self.machine.process(process.pid) | {"memory": process.usedGpuMemory or 0}
-
     def _check(self) -> None:
         """Find reasons against an answering card, the gravest first."""
         _, _, pending, failed = self.ask("nvmlDeviceGetRemappedRows", default=(0, 0, 0, 0))
-        retiring = self.ask("nvmlDeviceGetRetiredPagesPendingStatus")
         uncorrected = self.ask("nvmlDeviceGetTotalEccErrors", 1, 0, default=0)
         reasons = (
             (failed, "a memory row could not be remapped: replace the card"),
             (pending, "reset required: a memory row waits to be remapped"),
-            (retiring, "reset required: a memory page waits to be retired"),
+            (self.ask("nvmlDeviceGetRetiredPagesPendingStatus"), "reset required: a memory page waits to be retired"),
             (uncorrected, f"{uncorrected} uncorrectable memory errors since the driver was loaded"),
         )
         if self.handle is not None:
@@ -252,13 +234,13 @@ class Card:
         An affinity counts only when it names exactly one node with CPUs: drivers also answer "all" and "none".
         """
         cpus = {node["id"]: set(parse_cpus(node["cpus"])) for node in nodes if node["cpus"]}
-        near = bits(self.ask("nvmlDeviceGetMemoryAffinity", max(cpus, default=0) // WORD + 1, 0, default=()))
+        near = bits(self.ask("nvmlDeviceGetMemoryAffinity", max(cpus, default=0) // 64 + 1, 0, default=()))
         if len(near) == 1 and near <= cpus.keys():
             return near.pop()
         node = self.machine.pci_node(self.address)
         if node in cpus:
             return node
-        words = max(self.machine.online, default=0) // WORD + 1
+        words = max(self.machine.online, default=0) // 64 + 1
         close = bits(self.ask("nvmlDeviceGetCpuAffinity", words, default=()))
         return next((node for node, own in cpus.items() if close and close <= own), None)
 
@@ -282,20 +264,22 @@ class Card:
         uuid = self.ask("nvmlDeviceGetUUID", handle=handle)
         return {"uuid": uuid, "profile": profile, "start": info.placement.start if info else None}
 
-    def nvlinks(self) -> tuple[Counter[str], int]:
-        """Live NVLinks by the PCI address at the other end, and how many end in an NVSwitch."""
+    def _count_nvlinks(self) -> Counter[str]:
+        """Live NVLinks by the PCI address at the other end; those that end in an NVSwitch under ``switch``."""
         ends: Counter[str] = Counter()
         for link in range(self.nvml.NVML_NVLINK_MAX_LINKS if self.handle is not None else 0):
             if self.ask("nvmlDeviceGetNvLinkState", link):
                 remote = self.ask("nvmlDeviceGetNvLinkRemotePciInfo", link)
-                address = remote.busId.decode().upper() if remote else ""
                 kind = self.ask("nvmlDeviceGetNvLinkRemoteDeviceType", link)
-                if kind is None and PCI_ADDRESS.fullmatch(address):  # a driver that cannot tell: ask sysfs
-                    switched = read(self.machine.pci(address) / "class").startswith(SWITCH_CLASS)
-                else:
-                    switched = kind == self.nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
-                ends["switch" if switched else address] += 1
-        return ends, ends.pop("switch", 0)
+                address = remote.busId.decode().upper() if remote else ""
+                ends["switch" if kind == self.nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH else address] += 1
+        return ends
+
+    def link(self, peer: "Card") -> dict[str, Any]:
+        """How two answering cards are joined; links into NVSwitches reach every card that has such links too."""
+        level = self.ask("nvmlDeviceGetTopologyCommonAncestor", peer.handle)
+        nvlinks = self.nvlinks[peer.address] + min(self.nvlinks["switch"], peer.nvlinks["switch"])
+        return {"nvlinks": nvlinks, "pcie": PCIE_LEVELS.get(level, "")}
 
 
 @dataclass
@@ -334,6 +318,8 @@ class Probe:
             return {"error": error}
         cuda = self._system("nvmlSystemGetCudaDriverVersion_v2")
         cuda = cuda and f"{cuda // 1000}.{cuda % 1000 // 10}"
+        if self.nvml and not addresses and (count := self._system("nvmlDeviceGetCount")):
+            self.warnings.append(f"cards without a PCI function in sysfs (WSL, Tegra) are left out: {count}")
         return {"version": self._system("nvmlSystemGetDriverVersion"), "cuda": cuda} if self.nvml else {}
 
     def _open(self, seen: str) -> str:
@@ -366,23 +352,16 @@ class Probe:
             return None
 
     def _cards(self, addresses: list[str], health: str) -> Iterator[Card]:
-        """Every card, open where NVML opens it; WSL shows no PCI functions, and there only the index is left."""
-        for address in addresses or map(str, range(self._system("nvmlDeviceGetCount") or 0)):
+        """Every card, with a handle where NVML gives one."""
+        for address in addresses:
             card = Card(self.machine, self.nvml, address, self.skip.get(address, health))
             self._touch(address)
             try:
                 if self.nvml and address not in self.skip:
-                    card.handle = self._handle(card)
+                    card.handle = self.nvml.nvmlDeviceGetHandleByPciBusId(address)
             except self.nvml.NVMLError as error:
                 card.health = GONE.get(error.value, f"NVML cannot open the card: {error} ({error.value})")
             yield card
-
-    def _handle(self, card: Card) -> Any:
-        if not card.address.isdigit():
-            return self.nvml.nvmlDeviceGetHandleByPciBusId(card.address)
-        handle = self.nvml.nvmlDeviceGetHandleByIndex(int(card.address))
-        card.address = self.nvml.nvmlDeviceGetPciInfo(handle).busId.decode()
-        return handle
 
     def _touch(self, address: str) -> None:
         """Tell the parent which card a crash or a hang from here on is to be blamed on."""
@@ -391,24 +370,13 @@ class Probe:
 
     def _gpus(self, cards: Iterable[Card], nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         found = [(card, card.facts(nodes, self.warnings)) for card in cards]
-        ends = {}
-        for card, _ in found:
-            self._touch(card.address)
-            ends[card.address] = card.nvlinks()
         for card, gpu in found:
             self._touch(card.address)
             peers = [peer for peer, _ in found if peer is not card and peer.handle is not None]
-            gpu["links"] = {peer.uuid: self._link(card, peer, ends) for peer in peers if card.handle is not None}
+            gpu["links"] = {peer.uuid: card.link(peer) for peer in peers if card.handle is not None}
             gpu["health"] = card.health
         self._touch("")
-        gpus = [gpu for _, gpu in found]
-        return sorted(gpus, key=lambda gpu: (gpu["index"] is None, gpu["index"], gpu["pci"]))
-
-    def _link(self, card: Card, peer: Card, ends: dict[str, tuple[Counter[str], int]]) -> dict[str, Any]:
-        """How two cards are joined; links into NVSwitches reach every card that has such links too."""
-        (direct, switched), (_, peer_switched) = ends[card.address], ends[peer.address]
-        level = card.ask("nvmlDeviceGetTopologyCommonAncestor", peer.handle)
-        return {"nvlinks": direct[peer.address] + min(switched, peer_switched), "pcie": PCIE_LEVELS.get(level, "")}
+        return sorted((gpu for _, gpu in found), key=lambda gpu: (gpu["index"] is None, gpu["index"], gpu["pci"]))
 
 
 def main() -> None:
@@ -423,8 +391,8 @@ def main() -> None:
     if any(metadata.distributions(name="pynvml")):
         sys.exit("the Python package 'pynvml' hides nvidia-ml-py, as both own the module pynvml: pip uninstall pynvml")
     skip = dict(entry.split("=", 1) for entry in options.skip)
-    machine = Machine(options.sys, options.proc)
-    print(json.dumps(Probe(machine, skip, options.without_nvml, options.progress).facts()))
+    probe = Probe(Machine(options.sys, options.proc), skip, options.without_nvml, options.progress)
+    print(json.dumps(probe.facts()))
 
 
 if __name__ == "__main__":

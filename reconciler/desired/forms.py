@@ -2,20 +2,30 @@
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic_core import core_schema
 
 from reconciler.desired.scalars import Plain
 from reconciler.model.resources import format_memory, parse_cpus, parse_duration, parse_memory
 
-API_VERSION: Final = "reconciler/v1"
 SMALLEST_MEMORY = 6 * 1024**2  # bytes; the Engine refuses less
 LARGEST_MEMORY = 2**60
 LONGEST_DURATION = 366 * 86400.0  # seconds
 LONGEST_QUANTITY = 32  # characters
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+
+
+def no_items() -> list[Any]:
+    """Default of a list; a plain function, because pydantic inspects ``list`` itself slowly."""
+    return []
+
+
+def no_entries() -> dict[Any, Any]:
+    """Default of a map."""
+    return {}
 
 
 class Later:
@@ -25,13 +35,47 @@ class Later:
 LATER = Later()
 
 
+class Form:
+    """How a value is read before pydantic checks its type, and what the JSON Schema says of it.
+
+    The same as BeforeValidator and WithJsonSchema, without their look at each function's signature: that costs more
+    than all the rest of starting up.
+    """
+
+    __slots__ = ("read", "schema")
+
+    def __init__(self, read: Callable[[Any], Any], schema: dict[str, Any] | None = None) -> None:
+        self.read = read
+        self.schema = schema
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self.read, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return dict(self.schema) if self.schema is not None else handler(schema)
+
+
+def matching(pattern: str, message: str) -> Form:
+    """The form of a string that ``pattern`` matches in full; else the error is ``message``."""
+    fits = re.compile(pattern, re.ASCII).fullmatch
+
+    def read(value: Any) -> Any:
+        if isinstance(value, str) and not fits(value):
+            raise ValueError(message)
+        return value
+
+    return Form(read, {"type": "string", "pattern": f"^({pattern})$"})
+
+
 class Strict(BaseModel):
     """Unknown keys are errors; keys that begin with ``x-`` are free; a list or map with nothing in it is empty."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, alias_generator=to_camel, defer_build=True, hide_input_in_errors=True
     )
-    collections: ClassVar[dict[str, type]] = {}  # of each class: the fields that are lists or maps
+    collections: ClassVar[dict[str, Any]] = {}  # of each class: how to make its fields that are lists or maps
     later: ClassVar[frozenset[str]] = frozenset()  # of each class: the Python names of fields marked LATER
 
     @classmethod
@@ -42,7 +86,7 @@ class Strict(BaseModel):
         cls.collections = {
             info.alias or name: info.default_factory
             for name, info in cls.model_fields.items()
-            if info.default_factory in {list, dict}
+            if info.default_factory in {no_items, no_entries}
         }
 
     @model_validator(mode="before")
@@ -118,66 +162,50 @@ def _mode(text: str) -> int:
     return int(text, 8)
 
 
-def text(pattern: str, message: str) -> Any:
-    """The type of a string that ``pattern`` matches in full; else the error is ``message``."""
-    compiled = re.compile(pattern, re.ASCII)
-
-    def check(value: Any) -> Any:
-        if isinstance(value, str) and not compiled.fullmatch(value):
-            raise ValueError(message)
-        return value
-
-    return Annotated[str, BeforeValidator(check), Field(json_schema_extra={"pattern": f"^({pattern})$"})]
-
-
-_MEMORY_SCHEMA = WithJsonSchema(
-    {
-        "anyOf": [
-            {"type": "integer", "minimum": 0},
-            {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? ?([kKMGT]i?)?B?$"},
-        ]
-    }
-)
-_DURATION_SCHEMA = WithJsonSchema(
-    {
-        "anyOf": [
-            {"type": "number", "minimum": 0},
-            {"type": "string", "pattern": r"^([0-9]+h)?([0-9]+m)?([0-9]+(\.[0-9]+)?s)?([0-9]+ms)?$"},
-        ]
-    }
-)
-
+WRITTEN = Form(_read)
 _A_MEMORY = "an amount of memory (write 64Gi, 512M or bytes)"
 _A_DURATION = "a duration (write 10s, 1h30m or 500ms)"
-_A_CPU_LIST = "a list of CPUs (write 0-3,8)"
+_MEMORY = {
+    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? ?([kKMGT]i?)?B?$"}]
+}
+_DURATION = {
+    "anyOf": [
+        {"type": "number", "minimum": 0},
+        {"type": "string", "pattern": r"^([0-9]+h)?([0-9]+m)?([0-9]+(\.[0-9]+)?s)?([0-9]+ms)?$"},
+    ]
+}
 
-Bool = Annotated[bool, BeforeValidator(_read)]
-Int = Annotated[int, BeforeValidator(_read)]
-Natural = Annotated[int, Field(ge=0), BeforeValidator(_read)]
-Positive = Annotated[int, Field(ge=1), BeforeValidator(_read)]
-Number = Annotated[float, BeforeValidator(_read), Field(allow_inf_nan=False)]
-PortNumber = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_read)]
-Memory = Annotated[int, BeforeValidator(_quantity(_memory, _A_MEMORY)), _MEMORY_SCHEMA]
-MainMemory = Annotated[int, BeforeValidator(_quantity(_main_memory, _A_MEMORY)), _MEMORY_SCHEMA]
-Duration = Annotated[float, BeforeValidator(_quantity(_duration, _A_DURATION)), _DURATION_SCHEMA]
-Period = Annotated[float, BeforeValidator(_quantity(_period, _A_DURATION)), _DURATION_SCHEMA]
-Millicpus = Annotated[int, BeforeValidator(_millicpus), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
+Bool = Annotated[bool, WRITTEN]
+Int = Annotated[int, WRITTEN]
+Natural = Annotated[int, Field(ge=0), WRITTEN]
+Positive = Annotated[int, Field(ge=1), WRITTEN]
+Number = Annotated[float, Field(allow_inf_nan=False), WRITTEN]
+PortNumber = Annotated[int, Field(ge=1, le=65535), WRITTEN]
+Memory = Annotated[int, Form(_quantity(_memory, _A_MEMORY), _MEMORY)]
+MainMemory = Annotated[int, Form(_quantity(_main_memory, _A_MEMORY), _MEMORY)]
+Duration = Annotated[float, Form(_quantity(_duration, _A_DURATION), _DURATION)]
+Period = Annotated[float, Form(_quantity(_period, _A_DURATION), _DURATION)]
+Millicpus = Annotated[int, Form(_millicpus, {"type": "number", "exclusiveMinimum": 0})]
 CpuList = Annotated[
     tuple[int, ...],
-    BeforeValidator(_quantity(parse_cpus, _A_CPU_LIST, 4096)),
-    WithJsonSchema({"type": ["string", "integer"]}),
+    Form(_quantity(parse_cpus, "a list of CPUs (write 0-3,8)", 4096), {"type": ["string", "integer"]}),
 ]
 FileMode = Annotated[
     int,
-    BeforeValidator(_quantity(_mode, 'an octal file mode (write "0444")')),
-    WithJsonSchema({"type": "string", "pattern": "^0?[0-7]{3}$"}),
+    Form(
+        _quantity(_mode, 'an octal file mode (write "0444")'),
+        {"type": ["string", "integer"], "pattern": "^0?[0-7]{3}$"},
+    ),
 ]
 Text = Annotated[str, Field(min_length=1)]
-Name = text(DNS_LABEL, "must be a DNS label: a-z, 0-9 and -, at most 63 characters")
-ImageName = text(r"[a-zA-Z0-9][\w.\-/:@+]*", "must be an image reference such as registry.example/app:1.2")
-ContainerPath = text(r"/[^\0]*", "must be an absolute path")
-HostPath = text(r"/[^\0:]*", "must be an absolute path without a colon")
-EnvName = text(r"[^=\0\s]+", "must be the name of an environment variable")
-RelativePath = text(r"[^/\0\\][^\0\\]*", "must be a path relative to this file, with / between its parts")
-Glob = Text
+Name = Annotated[str, matching(DNS_LABEL, "must be a DNS label: a-z, 0-9 and -, at most 63 characters")]
+ImageName = Annotated[
+    str, matching(r"[a-zA-Z0-9][\w.\-/:@+]*", "must be an image reference such as registry.example/app:1.2")
+]
+ContainerPath = Annotated[str, matching(r"/[^\0]*", "must be an absolute path")]
+HostPath = Annotated[str, matching(r"/[^\0:]*", "must be an absolute path without a colon")]
+EnvName = Annotated[str, matching(r"[^=\0\s]+", "must be the name of an environment variable")]
+RelativePath = Annotated[
+    str, matching(r"[^/\0\\][^\0\\]*", "must be a path relative to this file, with / between its parts")
+]
 ApiVersion = Literal["reconciler/v1"]

@@ -140,6 +140,8 @@ class _Walk:
             self.view.files[name] = real
         elif any(_holds(real, folder) for folder in (*chain, path)):
             self.view.bad[name] = "a link to a folder that it is in"
+        elif len(chain) > _MOST_HOPS:
+            self.view.bad[name] = f"more than {_MOST_HOPS} links to folders inside one another"
         elif entry is not None or not self.under(real):
             module = real if entry is not None and entry.kind == "module" else self.module_above(real)
             why = f"a link into the submodule {module}, which is not read" if module else "a link to nothing"

@@ -1,4 +1,4 @@
-"""Parts of a workload: what its container is given and how it is watched. Attribute docstrings go into the JSON Schema."""
+"""Parts of a workload: what its container is given, how it is watched. Attribute docstrings go into the JSON Schema."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,33 +6,41 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from reconciler.desired.forms import (
     LATER,
+    WRITTEN,
     Bool,
     ContainerPath,
     Duration,
     FileMode,
     HostPath,
-    Int,
     MainMemory,
     Memory,
     Millicpus,
-    Number,
+    Natural,
     Period,
     PortNumber,
     Positive,
     RelativePath,
     Strict,
     Text,
-    text,
+    matching,
+    no_entries,
 )
 from reconciler.desired.scalars import Plain
 
-VolumeName = text(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*", "must be the name of a volume: letters, digits, _, . and -")
-PortName = text(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", "must be a-z, 0-9 and -, beginning with a letter")
-MigProfile = text(
-    r"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-][a-z0-9.]+)*", "must be a MIG profile as the driver names it (1g.10gb)"
-)
+VolumeName = Annotated[
+    str, matching(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*", "must be the name of a volume: letters, digits, _, . and -")
+]
+PortName = Annotated[
+    str, matching(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", "must be a-z, 0-9 and -, beginning with a letter")
+]
+MigProfile = Annotated[
+    str,
+    matching(
+        r"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-][a-z0-9.]+)*", "must be a MIG profile as the driver names it (1g.10gb)"
+    ),
+]
 Limit = Annotated[
-    Literal["unlimited"] | Annotated[Int, Field(ge=-1)],
+    Literal["unlimited"] | Annotated[int, Field(ge=-1), WRITTEN],
     Field(union_mode="left_to_right"),
 ]
 
@@ -81,7 +89,7 @@ class MigGpus(Strict):
 class ShareGpu(Strict):
     """A fraction of one card."""
 
-    share: Annotated[Number, Field(gt=0, lt=1), LATER]
+    share: Annotated[float, Field(gt=0, lt=1), WRITTEN, LATER]
     """Fraction of one card, between 0 and 1."""
 
 
@@ -109,7 +117,7 @@ def _gpus_form(value: Any) -> str:
 
 
 Gpus = Annotated[
-    Annotated[Int, Field(ge=0), Tag("(number)")]
+    Annotated[Natural, Tag("(number)")]
     | Annotated[Literal["all"], Tag("(all)")]
     | Annotated[WholeGpus, Tag("(count)")]
     | Annotated[MigGpus, Tag("(mig)")]
@@ -135,7 +143,7 @@ class Resources(Strict):
     """Cards: a count, `{count, model, minMemory}`, `{mig: 1g.10gb, count: 2}`, `{observe: all}` or `all`."""
     rdma: Bool = False
     """RDMA network cards. `true` is not supported yet."""
-    ulimits: dict[str, Limit] = Field(default_factory=dict)
+    ulimits: dict[str, Limit] = Field(default_factory=no_entries)
     """Limits by name (`memlock`, `nofile`): a number or `unlimited`."""
     pids: Positive | None = None
     """Most processes and threads."""
@@ -227,7 +235,7 @@ class Logging(Strict):
 
     driver: Text = "json-file"
     """Name of the driver."""
-    options: dict[str, str] = Field(default_factory=dict)
+    options: dict[str, str] = Field(default_factory=no_entries)
     """Options of the driver; json-file rotates at 10 MB and keeps 3 files unless they say otherwise."""
 
 
@@ -240,7 +248,7 @@ class HttpCheck(Strict):
     """Path of the request."""
     scheme: Literal["http", "https"] = "http"
     """Protocol."""
-    status: Annotated[Int, Field(ge=100, le=599)] | None = None
+    status: Annotated[int, Field(ge=100, le=599), WRITTEN] | None = None
     """Status that is good; left out: 200 to 399."""
 
 
@@ -295,7 +303,7 @@ class Rollout(Strict):
     """`auto`: start-first if other cards are free, else stop-first."""
     max_unavailable: Positive = 1
     """Instances that may be down at a time. Anything but 1 is not supported yet."""
-    max_surge: Annotated[int | None, Field(ge=0), LATER] = None
+    max_surge: Annotated[Natural | None, LATER] = None
     """Instances that may run above the number wanted."""
     healthy_for: Duration = 3.0
     """How long the new one must be good without a break. Default 3s."""

@@ -6,28 +6,33 @@ from pydantic import Discriminator, Field, Tag
 
 from reconciler.desired.forms import (
     LATER,
+    WRITTEN,
     ApiVersion,
     Bool,
     ContainerPath,
     CpuList,
     Duration,
     EnvName,
-    Glob,
     HostPath,
+    Int,
     Memory,
     Name,
-    Number,
     RelativePath,
     Strict,
     Text,
-    text,
+    matching,
+    no_entries,
+    no_items,
 )
 
-Engine = text(
-    r"unix:///[^\s\0]+|tcp://[^\s/@:]+:[0-9]{1,5}|ssh://[^\s/@:]+(@[^\s/@:]+)?(:[0-9]{1,5})?|sim://[-a-zA-Z0-9._]*",
-    "must be unix:///PATH, tcp://HOST:PORT, ssh://USER@HOST or sim://",
-)
-Address = text(r"[a-zA-Z0-9]([-a-zA-Z0-9.:]*[a-zA-Z0-9])?|::1", "must be a host name or an address")
+Engine = Annotated[
+    str,
+    matching(
+        r"unix:///[^\s\0]+|tcp://[^\s/@:]+:[0-9]{1,5}|ssh://[^\s/@:]+(@[^\s/@:]+)?(:[0-9]{1,5})?|sim://[-a-zA-Z0-9._]*",
+        "must be unix:///PATH, tcp://HOST:PORT, ssh://USER@HOST or sim://",
+    ),
+]
+Address = Annotated[str, matching(r"[a-zA-Z0-9]([-a-zA-Z0-9.:]*[a-zA-Z0-9])?|::1", "must be a host name or an address")]
 
 
 class Tls(Strict):
@@ -53,7 +58,7 @@ class Reserved(Strict):
 class HostGpus(Strict):
     """Which cards of the host are given out."""
 
-    exclude: list[Text] = Field(default_factory=list)
+    exclude: list[Text] = Field(default_factory=no_items)
     """Cards that are never given out, by UUID or PCI address."""
 
 
@@ -75,11 +80,11 @@ class Host(Strict):
     """Certificates for a tcp:// Engine."""
     facts: RelativePath | None = None
     """File that replaces the probe, relative to this one."""
-    tags: list[Text] = Field(default_factory=list)
+    tags: list[Text] = Field(default_factory=no_items)
     """Tags: a tagged host takes only work that asks for it."""
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=no_entries)
     """Labels, for rules and people."""
-    env: dict[EnvName, str] = Field(default_factory=dict)
+    env: dict[EnvName, str] = Field(default_factory=no_entries)
     """Environment given to every container there."""
     reserved: Reserved = Field(default_factory=Reserved)
     """Cores and memory kept from all work."""
@@ -91,7 +96,7 @@ class Host(Strict):
     """Which cards are given out."""
     mig: Annotated[Any, LATER] = None
     """MIG slices that the host should have."""
-    ignore_containers: list[Glob] = Field(default_factory=list)
+    ignore_containers: list[Text] = Field(default_factory=no_items)
     """Names of containers that see cards and hold none, as globs."""
 
 
@@ -105,15 +110,15 @@ class Queue(Strict):
     """Name of the queue."""
     parent: Name | None = None
     """Queue that it is part of."""
-    quota: dict[str, Any] = Field(default_factory=dict)
+    quota: dict[str, Any] = Field(default_factory=no_entries)
     """What it is owed, by resource."""
-    limit: dict[str, Any] = Field(default_factory=dict)
+    limit: dict[str, Any] = Field(default_factory=no_entries)
     """The most that it gets, by resource."""
-    weight: Annotated[Number, Field(gt=0)] = 1.0
+    weight: Annotated[float, Field(gt=0), WRITTEN] = 1.0
     """Share of what is left over."""
-    priority: int = 0
+    priority: Int = 0
     """Order among queues."""
-    paths: list[Glob] = Field(default_factory=list)
+    paths: list[Text] = Field(default_factory=no_items)
     """Files whose workloads belong to it, as globs."""
 
 
@@ -122,7 +127,7 @@ class Prune(Strict):
 
     enabled: Bool = True
     """Whether instances that left git are stopped."""
-    max_fraction: Annotated[Number, Field(ge=0, le=1)] = 0.3
+    max_fraction: Annotated[float, Field(ge=0, le=1), WRITTEN] = 0.3
     """Largest part of all instances (at least 3) that one pass stops without `--allow-prune`."""
 
 
@@ -144,9 +149,9 @@ MountForm = Annotated[
 class SecurityProfile(Strict):
     """What matching workloads may ask of a host; nothing is allowed without one."""
 
-    match: Annotated[list[Glob], Field(min_length=1)]
+    match: Annotated[list[Text], Field(min_length=1)]
     """Workloads as globs over `kind/name` (`app/*`, `localservice/node-exporter`)."""
-    mounts: list[MountForm] = Field(default_factory=list)
+    mounts: list[MountForm] = Field(default_factory=no_items)
     """Folders of the host, each a path or `{path, readOnly}`."""
     host_network: Bool = False
     """`network: host`."""
@@ -156,13 +161,13 @@ class SecurityProfile(Strict):
     """Value of `pid` that is allowed (`host`)."""
     privileged: Bool = False
     """`privileged: true`."""
-    capabilities: list[Text] = Field(default_factory=list)
+    capabilities: list[Text] = Field(default_factory=no_items)
     """Values of `capAdd` that are allowed; `ALL` is all of them."""
-    devices: list[HostPath] = Field(default_factory=list)
+    devices: list[HostPath] = Field(default_factory=no_items)
     """Devices of the host, each a path and all below it."""
     rdma: Bool = False
     """`resources.rdma: true`."""
-    security_opt: list[Text] = Field(default_factory=list)
+    security_opt: list[Text] = Field(default_factory=no_items)
     """Values of `securityOpt` that are allowed."""
     runtime: str = ""
     """Value of `runtime` that is allowed."""
@@ -205,11 +210,11 @@ class Cluster(Strict):
     kind: Literal["Cluster"]
     name: Name
     """Names the labels, containers, lock and state."""
-    defaults: dict[str, Any] = Field(default_factory=dict)
+    defaults: dict[str, Any] = Field(default_factory=no_entries)
     """Any workload field, merged under each workload that has the field."""
     prune: Prune = Field(default_factory=Prune)
     """Stopping what left git."""
-    security_profiles: list[SecurityProfile] = Field(default_factory=list)
+    security_profiles: list[SecurityProfile] = Field(default_factory=no_items)
     """What workloads may ask of a host: ordered, the first match wins."""
     secrets: Secrets | None = None
     """Where secrets are kept."""

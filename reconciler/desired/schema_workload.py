@@ -18,7 +18,9 @@ from reconciler.desired.forms import (
     Positive,
     Strict,
     Text,
-    text,
+    matching,
+    no_entries,
+    no_items,
 )
 from reconciler.desired.schema_container import (
     Check,
@@ -35,8 +37,12 @@ from reconciler.desired.schema_container import (
     Volume,
 )
 
-RunName = text(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}", "must be letters, digits, _, . and -, at most 63 characters")
-NetworkName = text(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*", "must be bridge, host, none or the name of a network")
+RunName = Annotated[
+    str, matching(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}", "must be letters, digits, _, . and -, at most 63 characters")
+]
+NetworkName = Annotated[
+    str, matching(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*", "must be bridge, host, none or the name of a network")
+]
 
 
 class AnyPolicy(Strict):
@@ -112,7 +118,7 @@ class Workload(Strict):
     """Name, unique among its kind."""
     owner: str = ""
     """Who to ask; shown wherever a card is shown."""
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=no_entries)
     """Labels of the workload, for rules and people; they restart nothing."""
     image: ImageName
     """Image reference or digest."""
@@ -126,9 +132,9 @@ class Workload(Strict):
     """Working directory; left out: the image's."""
     user: str = ""
     """User and group (`1000:1000`); left out: the image's."""
-    group_add: list[Text] = Field(default_factory=list)
+    group_add: list[Text] = Field(default_factory=no_items)
     """Further groups."""
-    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
+    env: dict[EnvName, EnvValue] = Field(default_factory=no_entries)
     """Environment: strings, or `{secret: NAME, key: KEY}`."""
     init: Bool = False
     """Whether a small init reaps zombies as process 1."""
@@ -148,29 +154,29 @@ class Workload(Strict):
     """Where the members of a gang must be to one another."""
     network: NetworkName = "bridge"
     """`bridge`, `host`, `none` or the name of a network of the host."""
-    aliases: list[Text] = Field(default_factory=list)
+    aliases: list[Text] = Field(default_factory=no_items)
     """Further names in a named network."""
-    ports: list[Port] = Field(default_factory=list)
+    ports: list[Port] = Field(default_factory=no_items)
     """Published ports."""
-    volumes: list[Volume] = Field(default_factory=list)
+    volumes: list[Volume] = Field(default_factory=no_items)
     """Folders of the host and named volumes."""
-    configs: list[Config] = Field(default_factory=list)
+    configs: list[Config] = Field(default_factory=no_items)
     """Files of the repository."""
-    secret_files: list[SecretFile] = Field(default_factory=list)
+    secret_files: list[SecretFile] = Field(default_factory=no_items)
     """Secrets as files."""
-    tmpfs: list[Tmpfs] = Field(default_factory=list)
+    tmpfs: list[Tmpfs] = Field(default_factory=no_items)
     """File systems in memory."""
-    devices: list[Device] = Field(default_factory=list)
+    devices: list[Device] = Field(default_factory=no_items)
     """Devices of the host."""
     ipc: Annotated[str, Field(pattern=r"^(|none|private|shareable|host|container:.+)$")] = ""
     """IPC namespace, as in Docker."""
     pid: Annotated[str, Field(pattern=r"^(|host|container:.+)$")] = ""
     """PID namespace, as in Docker."""
-    cap_add: list[Text] = Field(default_factory=list)
+    cap_add: list[Text] = Field(default_factory=no_items)
     """Capabilities to add."""
-    cap_drop: list[Text] = Field(default_factory=list)
+    cap_drop: list[Text] = Field(default_factory=no_items)
     """Capabilities to take away."""
-    security_opt: list[Text] = Field(default_factory=list)
+    security_opt: list[Text] = Field(default_factory=no_items)
     """Security options, as in Docker."""
     privileged: Bool = False
     """Every right on the host, and every card."""
@@ -178,9 +184,9 @@ class Workload(Strict):
     """OCI runtime; left out: the Engine's default."""
     hostname: Annotated[str, Field(pattern=r"^([a-zA-Z0-9]([-a-zA-Z0-9.]{0,61}[a-zA-Z0-9])?)?$")] = ""
     """Host name inside the container; left out: the container's id."""
-    dns: list[Text] = Field(default_factory=list)
+    dns: list[Text] = Field(default_factory=no_items)
     """Addresses of name servers."""
-    extra_hosts: list[Annotated[str, Field(pattern=r"^[^:\s]+:\S+$")]] = Field(default_factory=list)
+    extra_hosts: list[Annotated[str, Field(pattern=r"^[^:\s]+:\S+$")]] = Field(default_factory=no_items)
     """Further lines of /etc/hosts, as `name:address`."""
     logging: Logging = Field(default_factory=Logging)
     """Log driver."""
@@ -192,9 +198,9 @@ class Workload(Strict):
     """Queue whose quota it counts against."""
     priority: Int = 0
     """Order of pending work: higher first."""
-    wave: Annotated[int | None, LATER] = None
+    wave: Annotated[Int | None, LATER] = None
     """Order of rollouts: lower first."""
-    depends_on: Annotated[list[Text], LATER] = Field(default_factory=list)
+    depends_on: Annotated[list[Text], LATER] = Field(default_factory=no_items)
     """Workloads that must be ready first."""
     suspend: Bool = False
     """Whether it is stopped on purpose."""
@@ -245,7 +251,7 @@ class Task(Workload):
     """What the Engine does when the process ends."""
     members: Positive = 1
     """Size of a gang: all start, or none. More than 1 is not supported yet."""
-    retries: Annotated[int | None, Field(ge=0), LATER] = None
+    retries: Annotated[Natural | None, LATER] = None
     """How often a failed run is tried again."""
     deadline: Annotated[Duration | None, LATER] = None
     """Time after which a run is stopped."""
@@ -270,7 +276,3 @@ class Schedule(Strict):
     """What becomes of a time at which nothing could run it."""
     overlap: Literal["skip", "wait", "allow"] = "skip"
     """What becomes of a time at which the last run still goes on."""
-
-
-Composite.model_rebuild()
-Task.model_rebuild()

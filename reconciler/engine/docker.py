@@ -113,6 +113,8 @@ class _Clients:
             answer = client.version(api_version=False)
         finally:
             client.close()
+        if "ApiVersion" not in answer:
+            raise RefusedError(self._host, f"what answers at {self._url} is no Docker Engine")
         theirs, least = _pair(answer["ApiVersion"]), _pair(answer.get("MinAPIVersion") or "1.0")
         if theirs < _OLDEST_API:
             raise RefusedError(

@@ -1,6 +1,8 @@
 """Which logical CPUs: whole cores first, broken ones for an odd rest, one last-level cache where it fits."""
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 from reconciler.model.host import HostFacts
 from reconciler.planner.topology import bits, mask_of
@@ -9,24 +11,20 @@ from reconciler.planner.topology import bits, mask_of
 def core_masks(facts: HostFacts, domain: int) -> tuple[int, ...]:
     """The cores of a domain (a mask), each a mask of its online siblings, by lowest CPU."""
     grouped = [mask_of(group) & domain for group in facts.smt]
-    lone = domain & ~mask_of(bits_of_all(grouped))
+    lone = domain & ~_union(grouped)
     masks = [mask for mask in grouped if mask] + [1 << cpu for cpu in bits(lone)]
     return tuple(sorted(masks, key=lambda mask: mask & -mask))
-
-
-def bits_of_all(masks: Sequence[int]) -> tuple[int, ...]:
-    """Every bit set in any of the masks."""
-    union = 0
-    for mask in masks:
-        union |= mask
-    return bits(union)
 
 
 def cache_masks(facts: HostFacts, domain: int) -> tuple[int, ...]:
     """The last-level caches of a domain; what lies under no known cache counts as one group."""
     groups = [mask_of(group) & domain for group in facts.caches]
-    rest = domain & ~mask_of(bits_of_all(groups))
+    rest = domain & ~_union(groups)
     return tuple(mask for mask in (*groups, rest) if mask)
+
+
+def _union(masks: Sequence[int]) -> int:
+    return reduce(or_, masks, 0)
 
 
 def pick(cores: Sequence[int], caches: Sequence[int], idle: int, count: int, near: int = 0) -> int:
@@ -40,7 +38,7 @@ def pick(cores: Sequence[int], caches: Sequence[int], idle: int, count: int, nea
     chosen = kept
     while (want := count - chosen.bit_count()) > 0:
         group = _cache_for(cores, caches, idle & ~chosen, want)
-        chosen |= _from(cores, group, idle, min(want, group.bit_count()))
+        chosen |= _from(cores, group, min(want, group.bit_count()))
     return chosen
 
 
@@ -65,7 +63,7 @@ def _whole_enough(cores: Sequence[int], part: int, want: int) -> bool:
     return want < widest
 
 
-def _from(cores: Sequence[int], group: int, idle: int, want: int) -> int:
+def _from(cores: Sequence[int], group: int, want: int) -> int:
     """Mask of ``want`` CPUs of ``group``: whole cores, then broken ones for the rest, then part of a whole one."""
     chosen = 0
     for core in cores:
@@ -73,7 +71,7 @@ def _from(cores: Sequence[int], group: int, idle: int, want: int) -> int:
             chosen |= core
             want -= core.bit_count()
     rest = [core & group & ~chosen for core in cores]
-    broken = [part for part, core in zip(rest, cores, strict=True) if part and (part != core or core & ~idle)]
+    broken = [part for part, core in zip(rest, cores, strict=True) if part and part != core]
     whole = [part for part, core in zip(rest, cores, strict=True) if part == core]
     for part in [*sorted(broken, key=lambda part: (part.bit_count(), part & -part)), *whole]:
         for cpu in bits(part)[:want]:

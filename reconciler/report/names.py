@@ -1,0 +1,98 @@
+"""Cards, cores, memory and times as people name them."""
+
+from collections.abc import Iterable
+
+from reconciler.model.host import Gpu
+from reconciler.model.resources import format_cpus, format_memory
+from reconciler.model.snapshot import Snapshot
+from reconciler.model.workload import Allocation, Slice
+
+
+class Cards:
+    """Every card of a snapshot, by UUID; UUIDs are unique in the world, indexes on one host."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._gpus = {gpu.uuid: gpu for view in snapshot.hosts if view.facts for gpu in view.facts.gpus}
+
+    def whole(self, uuids: Iterable[str]) -> str:
+        """``0-1 (NVIDIA A100-SXM4-80GB, NUMA 0), 4 (NVIDIA A100-SXM4-80GB, NUMA 1)``."""
+        groups: dict[str, list[str]] = {}
+        for uuid in uuids:
+            groups.setdefault(self._kind(uuid), []).append(uuid)
+        return ", ".join(f"{self._labels(group)}{kind}" for kind, group in groups.items())
+
+    def slices(self, slices: Iterable[Slice]) -> str:
+        """``1g.10gb of card 0 at 2 (NVIDIA A100-SXM4-80GB, NUMA 0)``."""
+        return ", ".join(
+            f"{one.profile} of card {card_label(self._gpus.get(one.gpu), one.gpu)} at {one.start}{self._kind(one.gpu)}"
+            for one in slices
+        )
+
+    def _kind(self, uuid: str) -> str:
+        gpu = self._gpus.get(uuid)
+        return f" ({gpu.model}, {numa_name(gpu.numa_node)})" if gpu else ""
+
+    def _labels(self, uuids: list[str]) -> str:
+        gpus = [self._gpus.get(uuid) for uuid in uuids]
+        indexes = [gpu.index for gpu in gpus if gpu is not None and gpu.index is not None]
+        if len(indexes) == len(uuids):
+            return format_cpus(indexes)
+        return ", ".join(card_label(gpu, uuid) for gpu, uuid in zip(gpus, uuids, strict=True))
+
+
+def card_label(gpu: Gpu | None, uuid: str) -> str:
+    """The index of a card, else its PCI address, else its UUID."""
+    if gpu is None:
+        return uuid
+    return gpu.pci or uuid if gpu.index is None else str(gpu.index)
+
+
+def numa_name(node: int | None) -> str:
+    """``NUMA 0``; an unknown node is said to be unknown."""
+    return "NUMA unknown" if node is None else f"NUMA {node}"
+
+
+def nodes_name(nodes: Iterable[int]) -> str:
+    """``NUMA 0-1``; empty for none."""
+    text = format_cpus(nodes)
+    return f"NUMA {text}" if text else ""
+
+
+def cores_name(allocation: Allocation) -> str:
+    """``2-9 (NUMA 0)``, ``0-63 shared``; empty when it has no cpuset."""
+    if not allocation.cpus:
+        return ""
+    notes = [nodes_name(allocation.cpu_nodes)] if allocation.exclusive else ["shared"]
+    inside = ", ".join(filter(None, notes))
+    return f"{format_cpus(allocation.cpus)} ({inside})" if inside else format_cpus(allocation.cpus)
+
+
+def memory_name(allocation: Allocation) -> str:
+    """``64Gi``, ``64Gi bound to NUMA 0``; empty when unlimited."""
+    if not allocation.memory:
+        return ""
+    bound = nodes_name(allocation.memory_nodes)
+    return format_memory(allocation.memory) + (f" bound to {bound}" if bound else "")
+
+
+def ports_name(allocation: Allocation) -> str:
+    """``8000/tcp on 30000``."""
+    return ", ".join(f"{port}/{protocol} on {host}" for port, protocol, host in allocation.ports)
+
+
+def since_name(stamp: str) -> str:
+    """An Engine's time to the second, ``2026-11-30 10:00:01 UTC``; empty for its zero value.
+
+    >>> since_name("2026-11-30T10:00:01.123456789Z")
+    '2026-11-30 10:00:01 UTC'
+    """
+    if not stamp or stamp.startswith("0001-"):
+        return ""
+    day, _, clock = stamp.partition("T")
+    zone = " UTC" if clock.endswith("Z") else ""
+    return f"{day} {clock.removesuffix('Z').partition('.')[0]}{zone}".strip()
+
+
+def short(identifier: str) -> str:
+    """The first 12 characters of a commit or container id."""
+    return identifier[:12]
