@@ -4,8 +4,10 @@
 
     ReconcilerError
     ├── UsageError            wrong flags or settings: exit 64, nothing was looked at
+    │   └── NoRepositoryError no repository was named: show help
     ├── SpecError             the repository is wrong: wait for a new commit; prune nothing
     ├── SourceError           the repository could not be read: try again later; prune nothing
+    ├── SecretError           a secret cannot be read: what needs it fails, everything else goes on
     ├── LockHeldError         another reconciler works on this cluster: leave
     ├── StalePlanError        a saved plan no longer holds: plan again
     ├── ProbeError            this machine could not be described: keep the facts there are, try again later
@@ -27,6 +29,10 @@ class ReconcilerError(Exception):
 
 class UsageError(ReconcilerError):
     """Wrong flags, settings or a missing repository; exit code 64."""
+
+
+class NoRepositoryError(UsageError):
+    """A command that needs a repository was given none: help is shown."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -54,6 +60,10 @@ class SpecError(ReconcilerError):
 
 class SourceError(ReconcilerError):
     """The repository, ref or path could not be read. Credentials never stand in the text."""
+
+
+class SecretError(ReconcilerError):
+    """A secret's file is missing or unfit; the text names the secret and the key, never the value."""
 
 
 class LockHeldError(ReconcilerError):

@@ -4,7 +4,6 @@ The library is ``common-expression-language`` (docs/decisions/0001-cel-library.m
 with it, which costs ten times what the rest does; only its extension module is loaded, and only when a rule is met.
 """
 
-import difflib
 import importlib.machinery
 import importlib.util
 import re
@@ -75,7 +74,18 @@ def compile_rule(text: str) -> Rule:
     except ValueError as error:
         raise _syntax_error(error) from error
     _check_names(bare, program.references())
-    return Rule(text, program)
+    return _checked(Rule(text, program))
+
+
+def _checked(rule: Rule) -> Rule:
+    """The rule, if a host like any other gets a truth value from it, or none for want of a label or tag."""
+    host = {"name": "host", "tags": [], "labels": {}, "gpus": 1, "cpus": 1, "memory": 1}
+    try:
+        rule.matches({"host": host, "workload": {"name": "name", "kind": "app", "labels": {}}})
+    except RuleError as error:
+        if error.__cause__ is None or isinstance(error.__cause__, TypeError):
+            raise
+    return rule
 
 
 @lru_cache(maxsize=1)
@@ -123,6 +133,8 @@ def _unknown(bare: str, pattern: str, message: str, name: str, known: Any) -> Ru
 
 
 def _nearest(name: str, known: Any) -> str:
+    import difflib  # noqa: PLC0415 - only a mistake needs it
+
     found = difflib.get_close_matches(name, sorted(known), n=1)
     return f"; did you mean {found[0]}?" if found else f" (known: {', '.join(sorted(known))})"
 

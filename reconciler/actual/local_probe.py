@@ -41,33 +41,39 @@ class _Try:
 class LocalProbe:
     """Facts of this machine, each time it is called; calls from several threads take turns.
 
-    ``sys`` and ``proc`` are the roots of sysfs and procfs. ``timeout`` is seconds for all tries of one call (without
-    persistence mode a driver takes seconds to wake each card); each try may take half of what is left. ``environment``
-    replaces that of this process. While a process lives that could not be killed, NVML is not asked again, so that
-    stuck processes do not pile up.
+    ``sys`` and ``proc`` are the roots of sysfs and procfs. ``timeout`` is seconds for one try (without persistence mode
+    a driver takes seconds to wake each card); when two such times are over, NVML is left out altogether. What hung or
+    crashed is left out of later calls too, for ``rest`` seconds. ``environment`` replaces that of this process. While a
+    process lives that could not be killed, NVML is not asked again, so that stuck processes do not pile up.
     """
 
     sys: Path = Path("/sys")
     proc: Path = Path("/proc")
-    timeout: float = 60.0
+    timeout: float = 30.0
+    rest: float = 600.0
     environment: Mapping[str, str] | None = None
-    _stuck: "list[subprocess.Popen[str]]" = field(default_factory=list)
+    _bad: dict[str, tuple[float, str]] = field(default_factory=dict)
+    _stuck: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self) -> HostFacts:
         """Facts of this machine, with a warning for each card left out. Raises ProbeError with one line."""
         with self._lock:
-            deadline = time.monotonic() + self.timeout
-            left_out: dict[str, str] = {}
+            began = time.monotonic()
+            self._bad = {card: bad for card, bad in self._bad.items() if began - bad[0] < self.rest}
             while True:
-                found = self._try(left_out, max(0.1, (deadline - time.monotonic()) / 2))
+                left_out = {card: problem for card, (_, problem) in self._bad.items()}
+                found = self._try(left_out)
+                now = time.monotonic()
                 if not found.problem:
                     return _decode(found.output, left_out)
-                if found.blamed is None or found.blamed in left_out or time.monotonic() >= deadline:
+                if found.blamed is None or found.blamed in left_out:
                     raise ProbeError(f"the probe of this machine {found.problem}")
-                left_out[found.blamed] = found.problem
+                self._bad[found.blamed] = (now, found.problem)
+                if now - began >= 2 * self.timeout:
+                    self._bad[NVML] = (now, found.problem)
 
-    def _try(self, left_out: Mapping[str, str], seconds: float) -> _Try:
+    def _try(self, left_out: Mapping[str, str]) -> _Try:
         self._stuck = [process for process in self._stuck if process.poll() is None]
         command = [sys.executable, "-P", str(PROBE), "--progress", f"--sys={self.sys}", f"--proc={self.proc}"]
         command += [f"--skip={card}={_words(card, problem)}" for card, problem in left_out.items() if card != NVML]
@@ -75,10 +81,13 @@ class LocalProbe:
             command.append(f"--without-nvml=NVML is not asked: process {self._stuck[0].pid} hangs in the driver")
         elif NVML in left_out:
             command.append(f"--without-nvml={_words(NVML, left_out[NVML])}")
-        with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-            return self._run(command, output, errors, seconds)
+        try:
+            with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+                return self._run(command, output, errors)
+        except OSError as error:
+            return _Try(problem=f"cannot be started: {error}")
 
-    def _run(self, command: list[str], output: IO[str], errors: IO[str], seconds: float) -> _Try:
+    def _run(self, command: list[str], output: IO[str], errors: IO[str]) -> _Try:
         process = subprocess.Popen(  # noqa: S603 - our own file, run by our own interpreter
             command,
             stdin=subprocess.DEVNULL,
@@ -88,10 +97,10 @@ class LocalProbe:
             start_new_session=True,
         )
         try:
-            code = process.wait(seconds)
+            code = process.wait(self.timeout)
         except subprocess.TimeoutExpired:
             self._kill(process)
-            return _Try(problem=f"gave no answer within {seconds:.3g} s", blamed=_blamed(_text(errors)))
+            return _Try(problem=f"gave no answer within {self.timeout:g} s", blamed=_blamed(_text(errors)))
         if code < 0:
             return _Try(problem=f"crashed ({signal.strsignal(-code)})", blamed=_blamed(_text(errors)))
         if code > 0:
@@ -99,7 +108,7 @@ class LocalProbe:
             return _Try(problem=f"failed: {said[-1] if said else f'exit code {code}'}")
         return _Try(output=_text(output))
 
-    def _kill(self, process: "subprocess.Popen[str]") -> None:
+    def _kill(self, process: "subprocess.Popen[bytes]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
         try:
             process.wait(KILL_GRACE)

@@ -271,7 +271,7 @@ class Card:
             if self.ask("nvmlDeviceGetNvLinkState", link):
                 remote = self.ask("nvmlDeviceGetNvLinkRemotePciInfo", link)
                 kind = self.ask("nvmlDeviceGetNvLinkRemoteDeviceType", link)
-                address = remote.busId.decode().upper() if remote else ""
+                address = remote.busId.upper() if remote else ""
                 ends["switch" if kind == self.nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH else address] += 1
         return ends
 
@@ -370,13 +370,14 @@ class Probe:
 
     def _gpus(self, cards: Iterable[Card], nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         found = [(card, card.facts(nodes, self.warnings)) for card in cards]
+        found.sort(key=lambda pair: (pair[1]["index"] is None, pair[1]["index"], pair[0].address))
         for card, gpu in found:
             self._touch(card.address)
             peers = [peer for peer, _ in found if peer is not card and peer.handle is not None]
             gpu["links"] = {peer.uuid: card.link(peer) for peer in peers if card.handle is not None}
             gpu["health"] = card.health
         self._touch("")
-        return sorted((gpu for _, gpu in found), key=lambda gpu: (gpu["index"] is None, gpu["index"], gpu["pci"]))
+        return [gpu for _, gpu in found]
 
 
 def main() -> None:

@@ -10,14 +10,10 @@ from importlib import import_module
 
 from reconciler.cli.options import Command, parse, print_help
 from reconciler.config import PREFIX, settings_from
-from reconciler.errors import ReconcilerError, UsageError
+from reconciler.errors import NoRepositoryError, ReconcilerError, UsageError
 
 DONE, ERROR, CHANGES, USAGE = 0, 1, 2, 64
 INTERRUPTED = 130
-
-
-class NoRepositoryError(UsageError):
-    """A command that needs a repository was given none."""
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:

@@ -1,13 +1,12 @@
 """Pydantic's errors → problems with a position and one plain line."""
 
-import difflib
 from collections.abc import Iterator
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from reconciler.desired.documents import Document, Path
+from reconciler.desired.documents import Document, Path, one_line
 from reconciler.errors import Problem
 
 _MESSAGES = {
@@ -31,13 +30,6 @@ _MESSAGES = {
     "string_pattern_mismatch": "must match {pattern}",
 }
 _ABSENT = object()
-_HINTS = {
-    ("LocalService", "instances"): "a LocalService runs one copy on every matching host",
-    ("Task", "instances"): "a Task has members, not instances",
-    ("Task", "rollout"): "a Task is not rolled out",
-    ("Task", "readiness"): "a Task has no checks",
-    ("Task", "health"): "a Task has no checks",
-}
 
 
 class Places:
@@ -55,7 +47,7 @@ class Places:
             below = self.defaults.locate(("defaults", *path), key=key)
             if below[2] - 1 > found:
                 file, (line, column) = self.defaults.file, below[:2]
-        return Problem(file, line, column, message)
+        return Problem(file, line, column, one_line(message))
 
 
 def dotted(path: Path) -> str:
@@ -68,6 +60,8 @@ def dotted(path: Path) -> str:
 
 def nearest(name: str, known: "list[str] | tuple[str, ...]") -> str:
     """``; did you mean X?`` for the nearest known name, or nothing."""
+    import difflib  # noqa: PLC0415 - only a mistake needs it
+
     found = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if not found:
         folded = {part.casefold(): part for part in known}
@@ -88,9 +82,7 @@ def _complaint(fault: Any, model: type[BaseModel], value: Any, places: Places) -
     path = _real(where, value)
     name = dotted(path)
     if kind == "extra_forbidden":
-        hint = _HINTS.get((str(value.get("kind")), name))
-        known = sorted(_known_names(model, where[:-1]))
-        said = f" ({hint})" if hint else nearest(str(path[-1]), known)
+        said = nearest(str(path[-1]), sorted(_known_names(model, where[:-1])))
         return places.problem(path, f"{name}: unknown key{said}", key=True)
     is_key = "[key]" in where
     return places.problem(path, f"{name}: {_message(kind, fault)}" if name else _message(kind, fault), key=is_key)

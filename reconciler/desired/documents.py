@@ -5,7 +5,7 @@ as YAML 1.1 does. Caps (bytes, depth, nodes, aliases) are checked while events a
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -26,24 +26,28 @@ _STR_TAGS = {"!", "tag:yaml.org,2002:str"}
 _READ_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "null")}
 _SURROGATES = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
+LONGEST_MESSAGE = 500  # characters
+
 Path = tuple[str | int, ...]
 Position = tuple[int, int]
 
 
-@dataclass(slots=True)
 class Node:
     """Where a node stands. ``children`` by key or index; ``keys`` are the positions of a map's keys.
 
-    ``size`` is the number of nodes that a walk meets, aliases followed.
+    ``size`` is the number of nodes that a walk meets, aliases followed; ``open`` holds while it is being read.
     """
 
-    line: int
-    column: int
-    value: Any = None
-    children: "dict[str | int, Node]" = field(default_factory=lambda: _NO_CHILDREN)
-    keys: dict[str | int, Position] = field(default_factory=lambda: _NO_KEYS)
-    size: int = 1
-    open: bool = False
+    __slots__ = ("children", "column", "keys", "line", "open", "size", "value")
+
+    def __init__(self, line: int, column: int) -> None:
+        self.line = line
+        self.column = column
+        self.value: Any = None
+        self.children = _NO_CHILDREN
+        self.keys = _NO_KEYS
+        self.size = 1
+        self.open = False
 
 
 _NO_CHILDREN: dict[str | int, Node] = {}  # shared by all scalars, never written to
@@ -77,6 +81,12 @@ class Document:
             here = node.keys.get(part, (child.line, child.column)) if key else (child.line, child.column)
             node, found = child, found + 1
         return (*here, found)
+
+
+def one_line(message: str) -> str:
+    """``message`` as one line without control characters, whatever names of the user stand in it."""
+    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in message[:LONGEST_MESSAGE])
+    return text + "..." * (len(message) > LONGEST_MESSAGE)
 
 
 class _RefusedError(Exception):
@@ -156,7 +166,7 @@ class _Builder:
     def _problem_at(self, position: Position, message: str) -> None:
         if len(self.problems) == MAX_PROBLEMS:
             raise _TooManyError
-        self.problems.append(Problem(self.file, *position, message))
+        self.problems.append(Problem(self.file, *position, one_line(message)))
 
     def _unreadable(self, error: yaml.reader.ReaderError) -> None:
         """The reader counts the offset in bytes of what it was given."""

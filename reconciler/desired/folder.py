@@ -111,8 +111,8 @@ class _Listing:
         return {path: self._target(path) for path in paths}
 
     def _target(self, path: str) -> str:
-        target = os.readlink(self.top / path)
-        if not os.path.isabs(target):
+        target = str((self.top / path).readlink())
+        if not target.startswith("/"):
             return target
         inside = os.path.relpath(target, self.top)
         up = "../" * path.count("/")

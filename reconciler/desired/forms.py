@@ -14,6 +14,7 @@ from reconciler.model.resources import format_memory, parse_cpus, parse_duration
 SMALLEST_MEMORY = 6 * 1024**2  # bytes; the Engine refuses less
 LARGEST_MEMORY = 2**60
 LONGEST_DURATION = 366 * 86400.0  # seconds
+MOST = 1_000_000  # of anything that is counted: far above every real fleet, far below what an Engine or a loop minds
 LONGEST_QUANTITY = 32  # characters
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 
@@ -59,10 +60,9 @@ class Form:
 
 def matching(pattern: str, message: str) -> Form:
     """The form of a string that ``pattern`` matches in full; else the error is ``message``."""
-    fits = re.compile(pattern, re.ASCII).fullmatch
 
     def read(value: Any) -> Any:
-        if isinstance(value, str) and not fits(value):
+        if isinstance(value, str) and not re.fullmatch(pattern, value, re.ASCII):
             raise ValueError(message)
         return value
 
@@ -176,9 +176,9 @@ _DURATION = {
 }
 
 Bool = Annotated[bool, WRITTEN]
-Int = Annotated[int, WRITTEN]
-Natural = Annotated[int, Field(ge=0), WRITTEN]
-Positive = Annotated[int, Field(ge=1), WRITTEN]
+Int = Annotated[int, Field(ge=-MOST, le=MOST), WRITTEN]
+Natural = Annotated[int, Field(ge=0, le=MOST), WRITTEN]
+Positive = Annotated[int, Field(ge=1, le=MOST), WRITTEN]
 Number = Annotated[float, Field(allow_inf_nan=False), WRITTEN]
 PortNumber = Annotated[int, Field(ge=1, le=65535), WRITTEN]
 Memory = Annotated[int, Form(_quantity(_memory, _A_MEMORY), _MEMORY)]
@@ -202,10 +202,14 @@ Name = Annotated[str, matching(DNS_LABEL, "must be a DNS label: a-z, 0-9 and -, 
 ImageName = Annotated[
     str, matching(r"[a-zA-Z0-9][\w.\-/:@+]*", "must be an image reference such as registry.example/app:1.2")
 ]
-ContainerPath = Annotated[str, matching(r"/[^\0]*", "must be an absolute path")]
-HostPath = Annotated[str, matching(r"/[^\0:]*", "must be an absolute path without a colon")]
-EnvName = Annotated[str, matching(r"[^=\0\s]+", "must be the name of an environment variable")]
+AbsolutePath = Annotated[str, matching(r"/.*", "must be an absolute path")]
+MountPath = Annotated[str, matching(r"/[^:]*", "must be an absolute path without a colon")]
 RelativePath = Annotated[
-    str, matching(r"[^/\0\\][^\0\\]*", "must be a path relative to this file, with / between its parts")
+    str, matching(r"[^/\\][^\\]*", "must be a path relative to this file, with / between its parts")
 ]
+EnvName = Annotated[str, matching(r"[^=\s]+", "must be the name of an environment variable")]
+SecretName = Annotated[
+    str, matching(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]*", "must be letters, digits, _, . and - (it is the name of a file)")
+]
+Line = Annotated[str, matching(r"[^\x00-\x1f\x7f-\x9f]*", "must be one line without control characters")]
 ApiVersion = Literal["reconciler/v1"]

@@ -1,6 +1,7 @@
-"""What is seen under a folder once symbolic links are followed, as far as they stay inside. Pure: listings in, names out.
+"""What is seen under a folder once symbolic links are followed, as far as they stay inside.
 
-Links are followed in git's own data and never by the kernel, so a link cannot lead to a file of this machine.
+Pure: listings in, names out. Links are followed in the listing and never by the kernel, so a link cannot lead to a file
+of this machine.
 """
 
 from bisect import bisect_left
@@ -18,7 +19,7 @@ Targets = Callable[[Iterable[str]], Mapping[str, str]]
 
 @dataclass(slots=True)
 class View:
-    """``files`` maps each visible path to the real one; ``bad`` says why a path cannot be read; ``modules`` are submodules."""
+    """``files`` maps each visible path to the real one; ``bad`` says why one cannot be read."""
 
     files: dict[str, str] = field(default_factory=dict)
     bad: dict[str, str] = field(default_factory=dict)
@@ -93,11 +94,15 @@ class _Walk:
         """Why ``real`` is no folder; empty if it is one."""
         entry = self.entries.get(real)
         if entry is not None:
-            return "it is a submodule, and submodules are not read" if entry.kind == "module" else "it is a file"
+            return (
+                "it is a submodule, and submodules are not read"
+                if entry.kind == "module"
+                else "it is a file, not a folder"
+            )
         module = self.module_above(real)
         if module:
             return f"it lies inside the submodule {module}, and submodules are not read"
-        return "" if self.under(real) else "there is no such folder"
+        return "" if self.under(real) else "no such folder"
 
     def module_above(self, real: str) -> str:
         """The submodule that holds ``real``; empty if none does."""
@@ -106,7 +111,7 @@ class _Walk:
         return next((path for path in above if path in self.entries and self.entries[path].kind == "module"), "")
 
     def expand(self, visible: str, real: str, chain: tuple[str, ...]) -> None:
-        """Add what lies below the real folder ``real`` under the name ``visible``; ``chain`` are the folders on the way."""
+        """Add what lies below the real folder ``real`` as ``visible``; ``chain`` are the folders on the way."""
         for path in self.under(real):
             name = f"{visible}/{path[len(real) :].lstrip('/')}".lstrip("/")
             self.add(name, path, chain)

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.desired.plumbing import GitFailed, git
+from reconciler.desired.plumbing import GitError, git
 from reconciler.errors import SourceError
 
 # gitrevisions(7): where a short name is looked for, in this order.
@@ -67,14 +67,14 @@ def locate(folder: Path, ref: str) -> Found | None:
     try:
         out, err = git(["rev-parse", *questions, f"{ref}^{{commit}}"], folder)
         text = os.fsdecode(out)
-    except GitFailed as failed:
+    except GitError as failed:
         if "not a git repository" in failed.stderr:
             return None
         text, err = failed.stdout, ""
         why = _no_commit(folder, ref, failed.stderr)
     lines = text.split("\n")
     # Git prints each answer as it finds it: the place is known even when the ref is not.
-    if len(lines) != (5 if why else 6):
+    if len(lines) < 5 or (len(lines) > 6 and not why):
         raise SourceError(why or f"{folder}: a folder with a line break in its name is not supported")
     warnings = tuple(line.removeprefix("warning: ") for line in err.splitlines() if line.startswith("warning: "))
     place = Place(Path(lines[0]), (folder / lines[1]).resolve(), lines[2] == "true", lines[3].rstrip("/"))
@@ -84,10 +84,12 @@ def locate(folder: Path, ref: str) -> Found | None:
 def _no_commit(folder: Path, ref: str, stderr: str) -> str:
     """Why ``ref`` is no commit of the repository at ``folder``, or why git would not look."""
     if "dubious ownership" in stderr:
-        return f"{folder}: it belongs to another user; if you trust it: git config --global --add safe.directory {folder}"
+        return (
+            f"{folder}: it belongs to another user; if you trust it: git config --global --add safe.directory {folder}"
+        )
     if "unknown revision" in stderr or "bad revision" in stderr or "Needed a single revision" in stderr:
         return f"{folder}: it has no commit yet" if ref == "HEAD" else f"{folder}: no branch, tag or commit {ref!r}"
-    return f"{folder}: {ref}: {GitFailed('rev-parse', stderr)}"
+    return f"{folder}: {ref}: {GitError('rev-parse', stderr)}"
 
 
 def _content(path: Path) -> str | None:

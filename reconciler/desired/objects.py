@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.desired.links import look
-from reconciler.desired.plumbing import Entry, GitFailed, list_commit, read_blobs
+from reconciler.desired.plumbing import Entry, GitError, list_commit, read_blobs
 from reconciler.errors import SourceError
 
 _LFS_MARK = b"version https://git-lfs.github.com/spec/"  # Git LFS specification, "the pointer"
@@ -57,7 +57,7 @@ def read_commit(folder: Path, commit: str, base: str, known: Mapping[str, bytes]
     def listing(part: str) -> Mapping[str, Entry]:
         try:
             found.update(list_commit(folder, commit, part))
-        except GitFailed:
+        except GitError:
             if not part:
                 raise
             return {}  # no folder of that name: the whole listing tells why

@@ -19,8 +19,8 @@ READ_TIMEOUT = 60.0
 """Seconds for one process that only reads local objects."""
 
 _GRACE = 2.0  # seconds for git to remove its own lock and temporary files after SIGTERM
-# What an administrator sets for every git of a machine. All other GIT_* variables belong to the caller (a hook's GIT_DIR,
-# a trace that would print credentials), and would change what is read.
+# What an administrator sets for every git of a machine. All other GIT_* variables belong to the
+# caller (a hook's GIT_DIR, a trace that would print credentials), and would change what is read.
 _KEPT = frozenset(
     {
         "GIT_EXEC_PATH",
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
     size: int = 0
 
 
-class GitFailed(SourceError):
+class GitError(SourceError):
     """Git refused. ``stderr`` is its answer and ``stdout`` what it had printed before, both without credentials."""
 
     def __init__(self, command: str, stderr: str, stdout: str = "") -> None:
@@ -72,7 +72,7 @@ def git(arguments: Sequence[str], folder: Path, data: bytes | None = None) -> tu
     """Run ``git ARGUMENTS`` in ``folder`` with ``data`` as input; its output and its warnings. Raises SourceError."""
     hidden = set(unwanted(os.environ))
     environment = {name: value for name, value in os.environ.items() if name not in hidden} | _QUIET
-    # A repository's own configuration may name a program as its file monitor, and may replace objects: neither is wanted.
+    # A repository may name a program as its file monitor, and objects that replace others: neither is wanted.
     command = ["git", "--no-replace-objects", "--literal-pathspecs", "-c", "core.fsmonitor=false", *arguments]
     try:
         process = subprocess.Popen(  # noqa: S603  (arguments are ours; user text is validated and never an option)
@@ -90,7 +90,7 @@ def git(arguments: Sequence[str], folder: Path, data: bytes | None = None) -> tu
         raise SourceError(f"{folder}: git could not be started there: {error.strerror}") from None
     out, err = finish(process, data, READ_TIMEOUT, arguments[0])
     if process.returncode:
-        raise GitFailed(arguments[0], err, os.fsdecode(out))
+        raise GitError(arguments[0], err, os.fsdecode(out))
     return out, err
 
 
@@ -145,7 +145,7 @@ def last_words(stderr: str) -> str:
 def list_commit(folder: Path, commit: str, base: str) -> dict[str, Entry]:
     """Every file, link and submodule under ``base``, by path from the repository's top.
 
-    Raises GitFailed when ``base`` is no folder of that commit.
+    Raises GitError when ``base`` is no folder of that commit.
     """
     out, _ = git(["ls-tree", "-r", "-l", "-z", f"{commit}:{base}" if base else commit, *_TOP], folder)
     start = f"{base}/" if base else ""
@@ -153,7 +153,7 @@ def list_commit(folder: Path, commit: str, base: str) -> dict[str, Entry]:
     for line in out.split(b"\0")[:-1]:
         head, _, name = line.partition(b"\t")
         mode, _, blob, size = head.split()
-        length = int(size) if size != b"-" else 0
+        length = int(size) if size.isdigit() else 0  # "-": a submodule; "BAD": a missing object, found when it is read
         entries[start + os.fsdecode(name)] = Entry(_MODES.get(mode, "file"), blob.decode(), length)
     return entries
 
@@ -179,7 +179,7 @@ def read_blobs(folder: Path, ids: Iterable[str]) -> dict[str, bytes]:
         end = out.find(b"\n", at)
         fields = out[at:end].split()
         if len(fields) != 3:
-            raise GitFailed("cat-file", f"fatal: object {blob} is missing")
+            raise GitError("cat-file", f"fatal: object {blob} is missing")
         size = int(fields[2])
         blobs[blob] = out[end + 1 : end + 1 + size]
         at = end + size + 2

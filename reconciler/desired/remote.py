@@ -24,6 +24,7 @@ _SETTINGS = (
     "gc.autoDetach=false",  # nothing may outlive the fetch
     "maintenance.autoDetach=false",
     "gc.pruneExpire=1.hour.ago",  # commits that left the branch are of no use here
+    "gc.packRefs=false",  # a look at a ref's own file tells that it is here
     "fetch.writeCommitGraph=false",
 )
 # Printed by the shell itself: the password is in no argument list. The variables are set for this process only.
@@ -33,51 +34,33 @@ _HELPER = (
 )
 _LOCK = re.compile(r"Unable to create '([^'\n]+\.lock)': File exists")
 
-# (what git or ssh says, what it means). The first match wins. {url}, {host} and {ref} are filled in.
+_UNVERIFIED = "{url}: the certificate of {host} is not trusted; for a CA of your own: RECONCILE_GIT_CA=FILE ({words})"
+_CUT = "{url}: no connection: {words}"
+
+# (what git or ssh says, what it means). The first match wins; explain fills the names in.
 _MEANINGS = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
         "{url}: the host key of {host} is not the one that is known: find out why before you replace it in {hosts}",
     ),
-    (
-        r"Host key verification failed",
-        "{url}: the host key of {host} is not known. Add it: ssh-keyscan {scan} >> {hosts},"
-        " and compare it with the fingerprint that the owner of the host publishes",
-    ),
-    (
-        r"UNPROTECTED PRIVATE KEY|bad permissions",
-        "{url}: the ssh key may be read by others: chmod 600 {key}",
-    ),
-    (
-        r"Permission denied|Authentication failed|could not read (?:Username|Password)|Invalid username or"
-        r"|error: 40[13]\b|terminal prompts disabled|Too many authentication failures",
-        "{url}: access denied: {advice}",
-    ),
+    (r"Host key verification failed", "{url}: the host key of {host} is not known. {keyscan}"),
+    (r"UNPROTECTED PRIVATE KEY|bad permissions", "{url}: the ssh key may be read by others: chmod 600 {key}"),
+    (r"Permission denied \(|Too many authentication failures", "{url}: access denied: {advice}"),
+    (r"Authentication failed|Invalid username or|terminal prompts disabled", "{url}: access denied: {advice}"),
+    (r"could not read (?:Username|Password)|error: 40[13]\b", "{url}: access denied: {advice}"),
     (r"(?:couldn't|could not) find remote ref HEAD\b", "{url}: it has no commit yet"),
     (r"(?:couldn't|could not) find remote ref", "{url}: no branch or tag {ref!r}"),
-    (
-        r"not our ref|unadvertised object|remote error: .*not found in|(?:couldn't|could not) find remote object",
-        "{url}: no commit {ref} there, or the server does not give out single commits",
-    ),
-    (
-        r"SSL certificate|certificate verif|self[- ]signed certificate|CAfile|error setting certificate",
-        "{url}: the certificate of {host} cannot be verified; if it is your own CA: RECONCILE_GIT_CA=FILE ({words})",
-    ),
-    (r"Could not resolve host(?:name)?|Name or service not known", "{url}: the name {host} cannot be resolved"),
-    (
-        r"Connection refused|Connection timed out|Failed to connect|No route to host|Network is unreachable"
-        r"|Operation timed out|Operation too slow|Connection reset|Connection closed|kex_exchange|hung up unexpectedly",
-        "{url}: no connection: {words}",
-    ),
-    (
-        r"does not appear to be a git repository|[Rr]epository .*not found|does not exist|not a git repository: ",
-        "{url}: no repository there, or no right to see it",
-    ),
+    (r"not our ref|unadvertised object", "{url}: no commit {ref} there, or the server gives out no single commits"),
+    (r"SSL certificate|certificate verif|[Ss]elf[- ]signed certificate|CAfile|setting certificate", _UNVERIFIED),
+    (r"Could not resolve host|Name or service not known|name resolution", "{url}: the name {host} cannot be resolved"),
+    (r"Connection (?:refused|timed out|reset|closed)|Failed to connect|No route to host", _CUT),
+    (r"Network is unreachable|Operation (?:timed out|too slow)|kex_exchange|hung up unexpectedly", _CUT),
+    (r"does not appear to be a git repository|[Rr]epository .*not found|does not exist", "{url}: {nothing}"),
     (
         r"dubious ownership",
         "{url}: it belongs to another user; if you trust it: git config --global --add safe.directory {path}",
     ),
-    (r"No space left on device|Disk quota exceeded|Read-only file system", "the mirror of {url} cannot be written: {words}"),
+    (r"No space left on device|quota exceeded|Read-only file system", "the mirror of {url} cannot be written: {words}"),
 )
 
 
@@ -161,13 +144,20 @@ def explain(stderr: str, source: Source, secret: str) -> str:
         "host": address.host or "this machine",
         "ref": source.ref or "HEAD",
         "path": address.url.removeprefix("file://"),
-        "scan": f"-p {address.port} {address.host}" if address.port else address.host,
+        "keyscan": _keyscan(address, source.credentials),
+        "nothing": "no repository there, or no right to see it",
         "hosts": source.credentials.known_hosts or "~/.ssh/known_hosts",
         "key": source.credentials.ssh_key or "KEY",
         "advice": _advice(address),
         "words": last_words(clean),
     }
     return next((text.format(**words) for pattern, text in _MEANINGS if re.search(pattern, clean)), "")
+
+
+def _keyscan(address: Address, credentials: Credentials) -> str:
+    host = f"-p {address.port} {address.host}" if address.port else address.host
+    hosts = credentials.known_hosts or "~/.ssh/known_hosts"
+    return f"Add it: ssh-keyscan {host} >> {hosts}, and compare it with the fingerprint that its owner publishes"
 
 
 def _advice(address: Address) -> str:

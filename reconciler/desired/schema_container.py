@@ -7,23 +7,26 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from reconciler.desired.forms import (
     LATER,
     WRITTEN,
+    AbsolutePath,
     Bool,
-    ContainerPath,
     Duration,
     FileMode,
-    HostPath,
+    Form,
     MainMemory,
     Memory,
     Millicpus,
+    MountPath,
     Natural,
     Period,
     PortNumber,
     Positive,
     RelativePath,
+    SecretName,
     Strict,
     Text,
     matching,
     no_entries,
+    no_items,
 )
 from reconciler.desired.scalars import Plain
 
@@ -39,18 +42,56 @@ MigProfile = Annotated[
         r"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-][a-z0-9.]+)*", "must be a MIG profile as the driver names it (1g.10gb)"
     ),
 ]
+
+
+def _limit(value: Any) -> Any:
+    number = value.value if type(value) is Plain else -1 if value == "unlimited" else value
+    if type(number) is not int or not -1 <= number < 2**63:
+        raise ValueError("must be a number or unlimited")
+    return number
+
+
+def _globs(value: Any) -> Any:
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not found or not all(isinstance(part, str) and part for part in found):
+        raise ValueError("must be a glob or a list of globs")
+    return found
+
+
+def _port(value: Any) -> Any:
+    port = value.value if type(value) is Plain else value
+    if not (isinstance(port, str) or (type(port) is int and 1 <= port <= 65535)):
+        raise ValueError("must be the name or number of a port")
+    return str(port)
+
+
 Limit = Annotated[
-    Literal["unlimited"] | Annotated[int, Field(ge=-1), WRITTEN],
-    Field(union_mode="left_to_right"),
+    int,
+    Form(_limit, {"anyOf": [{"const": "unlimited"}, {"type": "integer", "minimum": -1, "exclusiveMaximum": 2**63}]}),
+]
+Globs = Annotated[
+    list[str],
+    Form(
+        _globs,
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
+            ]
+        },
+    ),
+]
+PortReference = Annotated[
+    str, Form(_port, {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 1, "maximum": 65535}]})
 ]
 
 
 class SecretRef(Strict):
     """A value that is kept outside git."""
 
-    secret: Text
+    secret: SecretName
     """Name of the secret: a folder under `Cluster.secrets.directory`."""
-    key: Text
+    key: SecretName
     """Key inside the secret: a file in that folder."""
 
 
@@ -69,7 +110,7 @@ class WholeGpus(Strict):
 
     count: Positive
     """How many cards each instance gets."""
-    model: Text | Annotated[list[Text], Field(min_length=1)] | None = None
+    model: Globs = Field(default_factory=no_items)
     """Glob, or a list of globs, that the card's model must match (`*H100*`)."""
     min_memory: Memory = 0
     """Least memory of each card."""
@@ -167,11 +208,11 @@ class Port(Strict):
 class Volume(Strict):
     """A folder of the host, or a named volume."""
 
-    host: HostPath = ""
+    host: MountPath = ""
     """Absolute path on the host; needs a security profile."""
     volume: VolumeName = ""
     """Name of a volume; it lives on one host, and its instance stays there."""
-    container: ContainerPath
+    container: MountPath
     """Absolute path in the container."""
     read_only: Bool = False
     """Whether the container may only read it."""
@@ -193,7 +234,7 @@ class Config(Strict):
 
     file: RelativePath
     """Path relative to the file that names it."""
-    container: ContainerPath
+    container: AbsolutePath
     """Absolute path in the container."""
     mode: FileMode = 0o444
     """Octal mode, quoted. Default "0444"."""
@@ -202,18 +243,18 @@ class Config(Strict):
 class SecretFile(Strict):
     """A secret put into the container as a file before it starts."""
 
-    secret: Text
+    secret: SecretName
     """Name of the secret."""
-    key: Text
+    key: SecretName
     """Key inside the secret."""
-    container: ContainerPath
+    container: AbsolutePath
     """Absolute path in the container."""
 
 
 class Tmpfs(Strict):
     """A file system in memory."""
 
-    container: ContainerPath
+    container: AbsolutePath
     """Absolute path in the container."""
     size: Memory = 0
     """Size; 0 is the Engine's default."""
@@ -222,9 +263,9 @@ class Tmpfs(Strict):
 class Device(Strict):
     """A device of the host; needs a security profile."""
 
-    host: HostPath
+    host: MountPath
     """Absolute path on the host."""
-    container: ContainerPath = ""
+    container: AbsolutePath = ""
     """Absolute path in the container; the same if left out."""
     permissions: Annotated[str, Field(pattern=r"^r?w?m?$", min_length=1)] = "rwm"
     """Of r (read), w (write) and m (make nodes)."""
@@ -242,9 +283,9 @@ class Logging(Strict):
 class HttpCheck(Strict):
     """An HTTP request that must be answered."""
 
-    port: PortNumber | PortName
+    port: PortReference
     """Name or number of a port."""
-    path: ContainerPath = "/"
+    path: AbsolutePath = "/"
     """Path of the request."""
     scheme: Literal["http", "https"] = "http"
     """Protocol."""
@@ -255,7 +296,7 @@ class HttpCheck(Strict):
 class TcpCheck(Strict):
     """A connection that must be accepted."""
 
-    port: PortNumber | PortName
+    port: PortReference
     """Name or number of a port."""
 
 

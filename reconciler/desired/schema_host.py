@@ -7,15 +7,16 @@ from pydantic import Discriminator, Field, Tag
 from reconciler.desired.forms import (
     LATER,
     WRITTEN,
+    AbsolutePath,
     ApiVersion,
     Bool,
-    ContainerPath,
     CpuList,
     Duration,
     EnvName,
-    HostPath,
     Int,
+    Line,
     Memory,
+    MountPath,
     Name,
     RelativePath,
     Strict,
@@ -24,6 +25,7 @@ from reconciler.desired.forms import (
     no_entries,
     no_items,
 )
+from reconciler.desired.schema_container import SecretRef
 
 Engine = Annotated[
     str,
@@ -32,6 +34,7 @@ Engine = Annotated[
         "must be unix:///PATH, tcp://HOST:PORT, ssh://USER@HOST or sim://",
     ),
 ]
+Tagged = Annotated[str, matching(r"[^\s\x00-\x1f\x7f-\x9f]+", "must be one word")]
 Address = Annotated[str, matching(r"[a-zA-Z0-9]([-a-zA-Z0-9.:]*[a-zA-Z0-9])?|::1", "must be a host name or an address")]
 
 
@@ -80,19 +83,19 @@ class Host(Strict):
     """Certificates for a tcp:// Engine."""
     facts: RelativePath | None = None
     """File that replaces the probe, relative to this one."""
-    tags: list[Text] = Field(default_factory=no_items)
+    tags: list[Tagged] = Field(default_factory=no_items)
     """Tags: a tagged host takes only work that asks for it."""
-    labels: dict[str, str] = Field(default_factory=no_entries)
+    labels: dict[Line, Line] = Field(default_factory=no_entries)
     """Labels, for rules and people."""
     env: dict[EnvName, str] = Field(default_factory=no_entries)
     """Environment given to every container there."""
-    reserved: Reserved = Field(default_factory=Reserved)
+    reserved: Reserved = Field(default_factory=Reserved.model_construct)
     """Cores and memory kept from all work."""
     state: Literal["active", "cordoned", "drained"] = "active"
     """`cordoned`: nothing new; `drained`: move everything away."""
     gpu_mode: Literal["managed", "passthrough", "none"] = "managed"
     """`managed`: cards are given out one by one; `passthrough`: every card to all that ask; `none`: no cards."""
-    gpus: HostGpus = Field(default_factory=HostGpus)
+    gpus: HostGpus = Field(default_factory=HostGpus.model_construct)
     """Which cards are given out."""
     mig: Annotated[Any, LATER] = None
     """MIG slices that the host should have."""
@@ -134,14 +137,14 @@ class Prune(Strict):
 class MountGrant(Strict):
     """A folder of the host, and all below it."""
 
-    path: HostPath
+    path: MountPath
     """Absolute path on the host."""
     read_only: Bool = False
     """Whether only read-only mounts are allowed."""
 
 
 MountForm = Annotated[
-    Annotated[HostPath, Tag("(text)")] | Annotated[MountGrant, Tag("(map)")],
+    Annotated[MountPath, Tag("(text)")] | Annotated[MountGrant, Tag("(map)")],
     Discriminator(lambda value: "(map)" if isinstance(value, dict | MountGrant) else "(text)"),
 ]
 
@@ -163,7 +166,7 @@ class SecurityProfile(Strict):
     """`privileged: true`."""
     capabilities: list[Text] = Field(default_factory=no_items)
     """Values of `capAdd` that are allowed; `ALL` is all of them."""
-    devices: list[HostPath] = Field(default_factory=no_items)
+    devices: list[MountPath] = Field(default_factory=no_items)
     """Devices of the host, each a path and all below it."""
     rdma: Bool = False
     """`resources.rdma: true`."""
@@ -175,21 +178,12 @@ class SecurityProfile(Strict):
     """`gpus: all` and `gpus: {observe: all}`."""
 
 
-class SecretKey(Strict):
-    """A key of a secret."""
-
-    secret: Text
-    """Name of the secret."""
-    key: Text
-    """Key inside the secret."""
-
-
 class Secrets(Strict):
     """Where secrets are kept, on the reconciler's machine."""
 
-    directory: ContainerPath
+    directory: AbsolutePath
     """Absolute path of a folder with one folder per secret and in it one file per key."""
-    hash_key: SecretKey | None = None
+    hash_key: SecretRef | None = None
     """Secret whose value keys the hash by which a changed secret is noticed."""
 
 
@@ -212,7 +206,7 @@ class Cluster(Strict):
     """Names the labels, containers, lock and state."""
     defaults: dict[str, Any] = Field(default_factory=no_entries)
     """Any workload field, merged under each workload that has the field."""
-    prune: Prune = Field(default_factory=Prune)
+    prune: Prune = Field(default_factory=Prune.model_construct)
     """Stopping what left git."""
     security_profiles: list[SecurityProfile] = Field(default_factory=no_items)
     """What workloads may ask of a host: ordered, the first match wins."""

@@ -6,13 +6,15 @@ from pydantic import Field
 
 from reconciler.desired.forms import (
     LATER,
+    WRITTEN,
+    AbsolutePath,
     ApiVersion,
     Bool,
-    ContainerPath,
     Duration,
     EnvName,
     ImageName,
     Int,
+    Line,
     Name,
     Natural,
     Positive,
@@ -45,16 +47,13 @@ NetworkName = Annotated[
 ]
 
 
-class AnyPolicy(Strict):
-    """Any untagged host."""
+class Simple(Strict):
+    """`ANY`: any untagged host. `ONE_PER_HOST`: at most one instance of this workload on a host.
 
-    type: Literal["ANY"]
+    `NO_TAG`: hosts without tags. `LOCAL`: every host, tagged and cordoned ones too; only for a LocalService.
+    """
 
-
-class OnePerHost(Strict):
-    """At most one instance of this workload on a host."""
-
-    type: Literal["ONE_PER_HOST"]
+    type: Literal["ANY", "ONE_PER_HOST", "NO_TAG", "LOCAL"]
 
 
 class MaxPerHost(Strict):
@@ -71,12 +70,6 @@ class MatchTag(Strict):
     type: Literal["MATCH_TAG"]
     tag: Text
     """The tag."""
-
-
-class NoTag(Strict):
-    """Hosts without tags."""
-
-    type: Literal["NO_TAG"]
 
 
 class RuleBased(Strict):
@@ -97,28 +90,40 @@ class Composite(Strict):
     """The policies."""
 
 
-class Local(Strict):
-    """Every host, tagged and cordoned ones too; only for a LocalService."""
-
-    type: Literal["LOCAL"]
-
-
 Policy = Annotated[
-    AnyPolicy | OnePerHost | MaxPerHost | MatchTag | NoTag | RuleBased | Composite | Local,
+    Simple | MaxPerHost | MatchTag | RuleBased | Composite,
     Field(discriminator="type"),
 ]
 
 
+class Schedule(Strict):
+    """When a task runs."""
+
+    cron: Text
+    """Cron expression of five fields."""
+    time_zone: Text = "UTC"
+    """Time zone of the expression."""
+    missed: Literal["skip", "run"] = "skip"
+    """What becomes of a time at which nothing could run it."""
+    overlap: Literal["skip", "wait", "allow"] = "skip"
+    """What becomes of a time at which the last run still goes on."""
+
+
 class Workload(Strict):
-    """What the three kinds of workload share."""
+    """App, Task and LocalService in one form; ``ONLY`` says which fields only some of them have.
+
+    One model and not three that inherit: pydantic looks at every field of every class when the program starts.
+    """
 
     api_version: ApiVersion
     """Version of these formats."""
+    kind: Literal["App", "Task", "LocalService"]
+    """What it is."""
     name: Name
     """Name, unique among its kind."""
-    owner: str = ""
+    owner: Line = ""
     """Who to ask; shown wherever a card is shown."""
-    labels: dict[str, str] = Field(default_factory=no_entries)
+    labels: dict[Line, Line] = Field(default_factory=no_entries)
     """Labels of the workload, for rules and people; they restart nothing."""
     image: ImageName
     """Image reference or digest."""
@@ -128,7 +133,7 @@ class Workload(Strict):
     """Entrypoint; left out: the image's."""
     args: list[str] | None = None
     """Arguments; left out: the image's."""
-    working_dir: ContainerPath = ""
+    working_dir: AbsolutePath = ""
     """Working directory; left out: the image's."""
     user: str = ""
     """User and group (`1000:1000`); left out: the image's."""
@@ -138,7 +143,7 @@ class Workload(Strict):
     """Environment: strings, or `{secret: NAME, key: KEY}`."""
     init: Bool = False
     """Whether a small init reaps zombies as process 1."""
-    resources: Resources = Field(default_factory=Resources)
+    resources: Resources = Field(default_factory=Resources.model_construct)
     """What one instance asks of its host."""
     placement_policy: Policy | None = None
     """Which hosts it may run on. Default `ANY`, of a LocalService `LOCAL`."""
@@ -188,9 +193,9 @@ class Workload(Strict):
     """Addresses of name servers."""
     extra_hosts: list[Annotated[str, Field(pattern=r"^[^:\s]+:\S+$")]] = Field(default_factory=no_items)
     """Further lines of /etc/hosts, as `name:address`."""
-    logging: Logging = Field(default_factory=Logging)
+    logging: Logging = Field(default_factory=Logging.model_construct)
     """Log driver."""
-    stop: Stop = Field(default_factory=Stop)
+    stop: Stop = Field(default_factory=Stop.model_construct)
     """How an instance is stopped."""
     on_host_lost: Literal["wait", "replace"] = "wait"
     """What becomes of the instances of a lost host. `replace` is not supported yet."""
@@ -210,45 +215,20 @@ class Workload(Strict):
     """What to do about a container that was changed by hand."""
     expires: Annotated[str | None, LATER] = None
     """Time after which it is stopped."""
-
-
-class Service(Workload):
-    """What App and LocalService share."""
-
+    restart: Literal["always", "on-failure", "never"] | None = None
+    """What the Engine does when the process ends: `always` (default of App and LocalService), `never` (of Task)."""
     readiness: Check | None = None
     """How a new instance is seen to be ready."""
     health: Check | None = None
     """How a running instance is seen to be healthy."""
-    rollout: Rollout = Field(default_factory=Rollout)
+    rollout: Rollout = Field(default_factory=Rollout.model_construct)
     """How a changed instance is replaced."""
-    restart: Literal["always", "on-failure"] = "always"
-    """What the Engine does when the process ends."""
-
-
-class App(Service):
-    """A service of `instances` copies, kept running."""
-
-    kind: Literal["App"]
-    instances: Natural
+    instances: Annotated[int, Field(ge=0, le=10_000), WRITTEN] = 1
     """How many copies run."""
-
-
-class LocalService(Service):
-    """One copy on every matching host."""
-
-    kind: Literal["LocalService"]
-
-
-class Task(Workload):
-    """Runs to completion, once per run."""
-
-    kind: Literal["Task"]
     run: RunName | None = None
     """Name of this run; left out: a short digest of this document. A finished run never runs again."""
     on_change: Literal["finish", "restart"] = "finish"
     """What an edit does to a run that is going on."""
-    restart: Literal["never", "on-failure"] = "never"
-    """What the Engine does when the process ends."""
     members: Positive = 1
     """Size of a gang: all start, or none. More than 1 is not supported yet."""
     retries: Annotated[Natural | None, LATER] = None
@@ -257,22 +237,38 @@ class Task(Workload):
     """Time after which a run is stopped."""
     array: Annotated[Any, LATER] = None
     """Runs it once for each element."""
-    schedule: Annotated["Schedule | None", LATER] = None
+    schedule: Annotated[Schedule | None, LATER] = None
     """When it runs."""
     ttl: Annotated[Duration | None, LATER] = None
     """Time after which a finished run's container is removed."""
     gang: Annotated[Any, LATER] = None
     """How the members of a gang go together."""
 
+    @property
+    def identity(self) -> str:
+        """``kind/name``, as the globs of security profiles see it."""
+        return f"{self.kind.lower()}/{self.name}"
 
-class Schedule(Strict):
-    """When a task runs."""
 
-    cron: Text
-    """Cron expression of five fields."""
-    time_zone: Text = "UTC"
-    """Time zone of the expression."""
-    missed: Literal["skip", "run"] = "skip"
-    """What becomes of a time at which nothing could run it."""
-    overlap: Literal["skip", "wait", "allow"] = "skip"
-    """What becomes of a time at which the last run still goes on."""
+_SERVICES = frozenset({"App", "LocalService"})
+# Fields that only some kinds have; every other field belongs to all three.
+ONLY = {
+    **dict.fromkeys(("readiness", "health", "rollout"), _SERVICES),
+    "instances": frozenset({"App"}),
+    **dict.fromkeys(
+        ("run", "onChange", "members", "retries", "deadline", "array", "schedule", "ttl", "gang"), frozenset({"Task"})
+    ),
+}
+REQUIRED = {"App": ("instances",), "Task": (), "LocalService": ()}
+RESTARTS = {"App": ("always", "on-failure"), "Task": ("never", "on-failure"), "LocalService": ("always", "on-failure")}
+KINDS = {
+    "App": "A service of `instances` copies, kept running.",
+    "Task": "Runs to completion, once per run.",
+    "LocalService": "One copy on every matching host.",
+}
+
+
+def field_names(kind: str) -> set[str]:
+    """Names of the fields of a kind, as they are written."""
+    names = {info.alias or name for name, info in Workload.model_fields.items()}
+    return {name for name in names if kind in ONLY.get(name, KINDS)}

@@ -22,7 +22,7 @@ _BAD_REF = re.compile(r"^[-/]|[/.]$|^@$|\.\.|//|@\{|[\x00-\x20~^:?*\[\\\x7f]|(?:
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.%]+\]")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 _SCP_LIKE = re.compile(r"(?:([^@/:]+)@)?([^/:\[]+|\[[^\]/]+\]):(.+)", re.DOTALL)
-_USERINFO = re.compile(r"(?<=://)[^/@\s'\"]*@")
+_USERINFO = re.compile(r"(?<=://)[^/\s'\"]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _from_url(location: str) -> Address:
         parts = urlsplit(location)
         port = parts.port
     except ValueError:
-        raise UsageError(f"{redact(location)} is no valid URL") from None
+        raise UsageError("the repository's URL is not valid: is its port a number?") from None
     if parts.scheme == "file":
         if parts.netloc or not parts.path:
             raise UsageError("a file:// URL has three slashes and an absolute path: file:///srv/git/fleet.git")

@@ -4,9 +4,9 @@ A hint means "look again" and nothing more; a lost one costs the time to the nex
 replace files by renaming, so folders are watched, never files.
 """
 
-import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ _STEP = 200  # milliseconds without a change that end a burst
 _LONGEST_BURST = 2_000  # milliseconds after which a burst is told even if it goes on
 _CHECK = 5_000  # milliseconds between two looks whether a watched folder was itself replaced
 _POLL = 2_000  # milliseconds between two looks where the kernel cannot watch
+_SCRATCH = (".lock", ".swp", ".swx", "~", "/4913")  # git's locks, and what editors write beside a file
 _ABSENT = 1.0  # seconds between two looks for a folder that is not there
 
 
@@ -60,19 +61,20 @@ class _Watcher:
         """Watch; when a folder comes, goes or is replaced, give the hint and watch what is there then."""
         while not self.stop.is_set():
             identity = self._identity()
-            present = [one.path for one, mark in zip(self.watched, identity, strict=True) if mark]
-            for changed in self._bursts(present):
-                if changed:
-                    self.on_change()
-                if self._identity() != identity:
-                    self.on_change()
-                    break
+            present = [one.path.resolve() for one, mark in zip(self.watched, identity, strict=True) if mark]
+            with closing(self._bursts(present)) as bursts:
+                for changed in bursts:
+                    replaced = self._identity() != identity
+                    if changed or replaced:
+                        self.on_change()
+                    if replaced:
+                        break
 
     def _identity(self) -> tuple[tuple[int, int] | None, ...]:
         return tuple(_identity(one.path) for one in self.watched)
 
-    def _bursts(self, present: Sequence[Path]) -> Iterator[bool]:
-        """True after a burst of changes that matter, False from time to time; ends when watching fails or stops."""
+    def _bursts(self, present: Sequence[Path]) -> Generator[bool, None, None]:
+        """True after a burst of changes, False from time to time. Ends when stopped, or to be begun again."""
         if not present:
             self.stop.wait(_ABSENT)
             yield False
@@ -80,27 +82,52 @@ class _Watcher:
         import watchfiles  # noqa: PLC0415  (60 ms, and only a daemon with a local source needs it)
 
         try:
-            yield from self._kernel(present, watchfiles)
+            for changes in watchfiles.watch(
+                *present,
+                watch_filter=self._matters,
+                step=_STEP,
+                debounce=_LONGEST_BURST,
+                stop_event=self.stop,
+                rust_timeout=_CHECK,
+                yield_on_timeout=True,
+                raise_interrupt=False,
+                force_polling=self.polling or None,  # None leaves the choice to WATCHFILES_FORCE_POLLING
+                poll_delay_ms=_POLL,
+                recursive=self.watched[0].recursive,
+            ):
+                yield bool(changes)
         except FileNotFoundError:
-            return  # gone between the two looks: the next round sees it
-        except (OSError, RuntimeError) as error:
-            if self.polling:
-                raise
-            self.polling = True
-            places = ", ".join(map(str, present))
-            self.on_warning(
-                f"{places}: cannot be watched ({error}); looking every {_POLL // 1000} s instead."
-                " Raise fs.inotify.max_user_watches and fs.inotify.max_user_instances"
-            )
+            self.stop.wait(_ABSENT)  # gone since we looked
+        except (OSError, RuntimeError) as error:  # RuntimeError is the root of what watchfiles itself raises
+            self._poll_instead(present, error)
 
-    def _kernel(self, present: Sequence[Path], watchfiles: "object") -> Iterator[bool]:
-        ...
+    def _poll_instead(self, present: Sequence[Path], error: Exception) -> None:
+        if self.polling:
+            self.stop.wait(_POLL / 1000)
+            return
+        self.polling = True
+        self.on_warning(
+            f"{', '.join(map(str, present))}: changes cannot be watched ({error}), so files are looked at every"
+            f" {_POLL / 1000:g} s; raising fs.inotify.max_user_watches and fs.inotify.max_user_instances helps"
+        )
+
+    def _matters(self, _change: object, path: str) -> bool:
+        """Whether a change at ``path`` may change what is read."""
+        if path.endswith(_SCRATCH):
+            return False
+        for one in self.watched:
+            top = f"{one.path.resolve()}/"
+            if path.startswith(top):
+                rest = path.removeprefix(top)
+                if rest in one.names if one.names is not None else ".git" not in rest.split("/"):
+                    return True
+        return False
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
     """Which folder stands at ``path``; None for none."""
     try:
-        status = os.stat(path)
+        status = path.stat()
     except OSError:
         return None
     return status.st_dev, status.st_ino

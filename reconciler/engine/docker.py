@@ -7,6 +7,7 @@ module is imported by ``engine.open`` when the first real host is opened, and no
 import json
 import logging
 import math
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from http import HTTPStatus
 from typing import Any
 
 from docker import APIClient, auth, errors, utils
+from docker.transport.unixconn import UnixHTTPAdapter, UnixHTTPConnection, UnixHTTPConnectionPool
 from requests import exceptions as http
 
 from reconciler.engine.progress import PullProgress
@@ -102,8 +104,8 @@ class _Clients:
         self.close()
 
     def _connect(self, version: str) -> APIClient:
-        # docker-py keeps one connection pool per URL path; few, or every inspected container would hold a descriptor.
-        client = APIClient(base_url=self._url, version=version, timeout=self._timeout, num_pools=2, max_pool_size=1)
+        client = APIClient(base_url=self._url, version=version, timeout=self._timeout)
+        client.mount("http+docker://", _Adapter(f"http+{self._url}", self._timeout))
         client.trust_env = False  # proxies and CA bundles of the environment must not redirect an Engine call
         return client
 
@@ -121,6 +123,41 @@ class _Clients:
                 self._host, f"Docker Engine {answer.get('Version')} is too old: Engine 20.10 or newer is needed"
             )
         return _dotted(max(min(theirs, _NEWEST_API), least))
+
+
+class _Connection(UnixHTTPConnection):
+    """Closes its socket when nobody answers, which docker-py leaves to the garbage collector."""
+
+    def connect(self) -> None:
+        """Connect within the time-out."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        try:
+            self.sock.connect(self.unix_socket)
+        except OSError:
+            self.close()
+            raise
+
+
+class _Pool(UnixHTTPConnectionPool):
+    seconds: int
+
+    def _new_conn(self) -> _Connection:  # type: ignore[override] # the stubs of docker-py and urllib3 disagree
+        return _Connection(self.base_url, self.socket_path, self.seconds)
+
+
+class _Adapter(UnixHTTPAdapter):
+    """One connection for all URLs; docker-py's own keeps one for each, a descriptor per inspected container."""
+
+    def get_connection(self, url: str | bytes, proxies: object = None) -> _Pool:
+        """The pool, whatever the URL."""
+        del url, proxies
+        with self.pools.lock:
+            if "" not in self.pools:
+                self.pools[""] = _Pool("http+docker://localhost", self.socket_path, maxsize=1)
+                self.pools[""].seconds = self.timeout
+            pool: _Pool = self.pools[""]
+        return pool
 
 
 class DockerReader:
@@ -187,7 +224,7 @@ class DockerWriter:
             login = auth.get_config_header(client, registry)
             answer = client.post(
                 f"{client.base_url}/v{client.api_version}/images/create",
-                params={"fromImage": repository, "tag": tag or "latest"},
+                params={"tag": tag or "latest", "fromImage": repository},
                 headers={"X-Registry-Auth": login} if login else {},
                 stream=True,
                 timeout=client.timeout,  # docker-py's own pull() waits for ever

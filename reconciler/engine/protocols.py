@@ -65,3 +65,6 @@ class Writer(Protocol):
 
     def rename(self, container: str, name: str) -> None:
         """Give it another name."""
+
+    def close(self) -> None:
+        """Give back connections."""

@@ -157,7 +157,7 @@ class SimulatedWriter(_Door):
     def pull(self, image: str, progress: Callable[[str], None]) -> None:
         """Fetch an image; at once."""
         wanted = reference(image)
-        if "missing" in reference:
+        if "missing" in wanted:
             with self._errors():
                 raise Refusal(404, f"manifest for {wanted} not found: manifest unknown: manifest unknown")
         with self._changing() as host:

@@ -144,7 +144,7 @@ def host_config(record: Record) -> dict[str, Any]:
         shown["DeviceRequests"] = [empty | request for request in shown["DeviceRequests"]]
     if shown["Memory"] and not shown["MemorySwap"]:
         shown["MemorySwap"] = 2 * shown["Memory"]
-    if record["started"] is not None or record["errorCode"]:
+    if "HostConfig" in record["body"] or record["started"] is not None:
         shown.setdefault("Runtime", "runc")
     if shown["Privileged"]:
         shown["MaskedPaths"] = shown["ReadonlyPaths"] = None
@@ -198,7 +198,11 @@ def _state(record: Record, life: Life) -> dict[str, Any]:
         "FinishedAt": stamp(life.finished),
     }
     if life.health:
-        state["Health"] = {"Status": life.health, "FailingStreak": int(life.health == "unhealthy"), "Log": []}
+        state["Health"] = {
+            "Status": life.health,
+            "FailingStreak": int(life.health == "unhealthy" and life.running),
+            "Log": [],
+        }
     return state
 
 

@@ -48,7 +48,7 @@ class Refusal(Exception):  # noqa: N818 - it is the Engine's answer, not a fault
 
 
 def check_body(body: Mapping[str, Any], machine: Machine) -> None:
-    """Refuse a create body as the Engine does before it looks at the image or the name (400)."""
+    """Refuse a create body as the Engine does before it looks at the image or the name (400; 500 for a bind)."""
     host = body.get("HostConfig") or {}
     check_resources(host, machine)
     check_policy(host.get("RestartPolicy") or {})
@@ -58,7 +58,7 @@ def check_body(body: Mapping[str, Any], machine: Machine) -> None:
         if source and not target.startswith("/"):
             reason = f"invalid mount path: '{target}' mount path must be absolute"
             raise Refusal(
-                400, f"invalid volume specification: '{bind}': invalid mount config for type \"bind\": {reason}"
+                500, f"invalid volume specification: '{bind}': invalid mount config for type \"bind\": {reason}"
             )
 
 
@@ -158,17 +158,20 @@ def bound_ports(record: Record, others: Iterable[Mapping[str, Any]]) -> dict[str
     for key in record["body"].get("ExposedPorts") or {}:
         wanted = (host.get("PortBindings") or {}).get(key) or []
         protocol = key.rpartition("/")[2]
-        found[key] = [_bind(record, protocol, bound, taken) for bound in wanted] or None
+        found[key] = [shown for bound in wanted for shown in _bind(record, protocol, bound, taken)] or None
     return found
 
 
-def _bind(record: Record, protocol: str, bound: Mapping[str, Any], taken: list[tuple[str, int, str]]) -> dict[str, str]:
+def _bind(
+    record: Record, protocol: str, bound: Mapping[str, Any], taken: list[tuple[str, int, str]]
+) -> list[dict[str, str]]:
     address = bound.get("HostIp") or "0.0.0.0"  # noqa: S104 - what the Engine shows
     wanted = int(bound.get("HostPort") or 0)
     for port in [wanted] if wanted else _EPHEMERAL:
         if not any(_clash((protocol, port, address), other) for other in taken):
             taken.append((protocol, port, address))
-            return {"HostIp": address, "HostPort": str(port)}
+            everywhere = [address] if bound.get("HostIp") else [address, "::"]
+            return [{"HostIp": shown, "HostPort": str(port)} for shown in everywhere]
     raise Refusal(
         500,
         f"driver failed programming external connectivity on endpoint {record['name']} ({record['id']}): "

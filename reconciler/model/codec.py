@@ -109,7 +109,7 @@ def _decoder(kind: Any) -> Decode:
         return lambda data: data
     if isinstance(kind, type) and kind in SPECIAL:
         return _special(kind)
-    if isinstance(kind, type) and is_dataclass(kind):
+    if _is_record(kind):
         return _dataclass(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _enum(kind)
@@ -190,8 +190,13 @@ def _dataclass(kind: type) -> Decode:
     return decode
 
 
+def _is_record(kind: Any) -> bool:
+    """A dataclass that is written as an object."""
+    return isinstance(kind, type) and is_dataclass(kind) and kind not in SPECIAL
+
+
 def _union(kinds: tuple[Any, ...]) -> Decode:
-    classes: dict[str, Any] = {kind.__name__: kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)}
+    classes: dict[str, Any] = {kind.__name__: kind for kind in kinds if _is_record(kind)}
     others = [kind for kind in kinds if kind is not NoneType and kind not in classes.values()]
 
     def decode(data: Any) -> Any:

@@ -43,24 +43,27 @@ def pick(cores: Sequence[int], caches: Sequence[int], idle: int, count: int, nea
 
 
 def _cache_for(cores: Sequence[int], caches: Sequence[int], idle: int, want: int) -> int:
-    """The idle part of the cache to take from: the tightest that gives all (in whole cores if it can), else the widest."""
+    """The idle part of the cache to take from: one that gives all and breaks no core, the tightest; else the widest."""
     parts = [part for cache in caches if (part := cache & idle)]
 
-    def key(part: int) -> tuple[bool, bool, int, int]:
+    def key(part: int) -> tuple[bool, int, bool, int, int]:
         size = part.bit_count()
         fits = size >= want
-        return (not fits, fits and not _whole_enough(cores, part, want), size if fits else -size, part & -part)
+        loose, breaks = _broken(cores, part, want) if fits else (0, False)
+        return (not fits, loose, breaks, size if fits else -size, part & -part)
 
     return min(parts, key=key)
 
 
-def _whole_enough(cores: Sequence[int], part: int, want: int) -> bool:
-    """Whether all but the odd rest of ``want`` can be whole cores."""
+def _broken(cores: Sequence[int], part: int, want: int) -> tuple[int, bool]:
+    """How many of ``want`` CPUs of ``part`` would not be in whole cores, and whether that breaks one that is whole."""
+    pieces = part.bit_count()
     for core in cores:
-        if core & part == core and core.bit_count() <= want:
-            want -= core.bit_count()
-    widest = max((core.bit_count() for core in cores), default=1)
-    return want < widest
+        if core & part == core:
+            pieces -= core.bit_count()
+            if core.bit_count() <= want:
+                want -= core.bit_count()
+    return want, want > pieces
 
 
 def _from(cores: Sequence[int], group: int, want: int) -> int:

@@ -236,8 +236,16 @@ class Differ:
         self, instance: InstanceId, workload: Workload, olds: tuple[Found, ...], failed: tuple[Found, ...], why: str
     ) -> Case:
         keep, rest = olds[0], olds[1:]
-        reason = f"its replacement failed: {why}"
-        return Case(instance, Verdict.ABANDON, reason, workload, keep, failed + rest, failure=why)
+        known = self._known_failure(instance, workload, failed[0])
+        reason = f"its replacement failed: {known or why}"
+        return Case(instance, Verdict.ABANDON, reason, workload, keep, failed + rest, failure="" if known else why)
+
+    def _known_failure(self, instance: InstanceId, workload: Workload, one: Found) -> str:
+        """The failure of this very try that is remembered already: it is counted once, by its first sign."""
+        failure = self._failure(instance, workload, one.view)
+        watch = self.memory.watches.get(one.container.id)
+        same_try = failure and (failure.retry_at > self.now or (watch and failure.at >= watch.first_seen))
+        return failure.message if failure and same_try else ""
 
     # -- tasks
 

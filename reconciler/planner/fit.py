@@ -11,13 +11,13 @@ from reconciler.model.placement import Numa
 from reconciler.model.resources import WholeGpus
 from reconciler.planner.free import Free, HostKind, Piece, Want
 from reconciler.planner.lacks import Lack, lack_of, numa_lack
-from reconciler.planner.score import score
+from reconciler.planner.score import Score, score
 
 
 class Offer(NamedTuple):
     """How a host would meet a request. ``cards`` are (domain, piece, count), ``cpus`` (domain, units)."""
 
-    score: tuple[int, ...]
+    score: Score
     cards: tuple[tuple[int, Piece, int], ...]
     cpus: tuple[tuple[int, int], ...]
     bind: tuple[int, ...]
@@ -43,7 +43,8 @@ def fit(free: Free, kind: HostKind, want: Want) -> Offer | Lack:
         return lack
     found = [split for kinds in _kind_sets(free, want) if (split := _best_split(free, kind, want, kinds))]
     if not found:
-        return numa_lack(free, kind, want)
+        mixed = _best_split(free, kind, want, None)
+        return _offer(free, kind, want, mixed) if mixed else numa_lack(free, want)
     return _offer(free, kind, want, min(found, key=lambda split: _locality(kind, split)))
 
 
@@ -74,17 +75,16 @@ def _offer(free: Free, kind: HostKind, want: Want, split: Split) -> Offer:
 
 
 def _kind_sets(free: Free, want: Want) -> list[frozenset[Piece] | None]:
-    """Cards of one kind first; mixed kinds only if no kind suffices (None: any)."""
+    """The kinds of card that could meet a request for several alone (None: any kind, where that changes nothing)."""
     if not isinstance(want.gpus, WholeGpus) or want.pieces < 2:
         return [None]
     counts: dict[Piece, int] = {}
     for node in free.nodes:
         for piece, count in want.stock(node):
             counts[piece] = counts.get(piece, 0) + count
-    single: list[frozenset[Piece] | None] = [
-        frozenset({piece}) for piece, count in counts.items() if count >= want.pieces
-    ]
-    return single if len(counts) > 1 and single else [None]
+    if len(counts) < 2:
+        return [None]
+    return [frozenset({piece}) for piece, count in counts.items() if count >= want.pieces]
 
 
 def _best_split(free: Free, kind: HostKind, want: Want, kinds: frozenset[Piece] | None) -> Split | None:
@@ -153,7 +153,7 @@ def _split_cards(
 def _split_cpus(
     free: Free, want: Want, places: tuple[int, ...], cards: tuple[tuple[int, Piece, int], ...]
 ) -> tuple[tuple[int, int], ...] | None:
-    """CPU units in proportion to cards; what a domain cannot give comes from those with cards, then from the nearest."""
+    """CPU units in proportion to cards; what a domain lacks comes from those with cards, then from the nearest."""
     room = {place: want.capacity(free.nodes[place]) for place in places}
     give = dict.fromkeys(places, 0)
     held = dict.fromkeys(places, 0)
@@ -189,14 +189,15 @@ def _memory_fits(free: Free, kind: HostKind, want: Want, places: tuple[int, ...]
 
 def _locality(kind: HostKind, split: Split) -> tuple[int, ...]:
     used = sorted({place for place, _, _ in split.cards} | {place for place, _ in split.cpus})
+    far = max(kind.domains[one].distances[other] for one in used for other in used)
     ranks = max((piece.rank for _, piece, _ in split.cards if not isinstance(piece, str)), default=0)
-    return (len(used), 0 if _one_socket(kind, used) else 1, ranks)
+    return (len(used), 0 if _one_socket(kind, used) else 1, far, ranks)
 
 
 def _preference(
     free: Free, kind: HostKind, want: Want, split: Split, kinds: frozenset[Piece] | None
 ) -> tuple[int, ...]:
-    """Lower is better: fewest domains, one socket, memory at home, most free cards (none asked: fewest), lowest node."""
+    """Lower is better: few near domains, memory at home, most free cards (none asked: fewest), lowest node."""
     homes = {home for place in split.places for home in kind.domains[place].homes}
     misses = int(sum(free.nodes[home].memory for home in homes) < want.memory)
     used = sorted({place for place, _, _ in split.cards} | {place for place, _ in split.cpus})
@@ -207,4 +208,4 @@ def _preference(
             sum(free.nodes[place].card_count for place in used),
             sum(want.capacity(free.nodes[place]) for place in used),
         )
-    return (*_locality(kind, split)[:2], misses, *room, *used)
+    return (*_locality(kind, split)[:3], misses, *room, *used)

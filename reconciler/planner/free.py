@@ -30,7 +30,7 @@ Piece = CardKind | str
 
 @dataclass(frozen=True, slots=True)
 class HostKind:
-    """What never changes while planning. ``tags`` carry their scarcity; ``cpus`` counts what is not reserved, by domain."""
+    """What never changes while planning. ``tags`` carry their scarcity; ``cpus`` counts those to give, by domain."""
 
     domains: tuple[Domain, ...]
     tags: tuple[tuple[str, int], ...]

@@ -41,7 +41,7 @@ def lack_of(free: Free, kind: HostKind, want: Want) -> Lack | None:
     return Lack(found[0].stage, found[0].missing, ", ".join(lack.words for lack in found))
 
 
-def numa_lack(free: Free, kind: HostKind, want: Want) -> Lack:
+def numa_lack(free: Free, want: Want) -> Lack:
     """Why a host whose sums suffice has no set of nodes that does."""
     rule = f"numa is {want.numa}d" if want.numa is Numa.REQUIRE else "one socket is required"
     counts = [want.available(node) for node in free.nodes]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from reconciler.model.host import HostFacts
 from reconciler.model.snapshot import HostView
@@ -23,6 +24,13 @@ class Claim:
     ports: tuple[tuple[str, int, str], ...] = ()
 
 
+class Shares(NamedTuple):
+    """What a claim takes from each domain: (domain, millicpus of shared work) and (domain, bytes)."""
+
+    quota: tuple[tuple[int, int], ...]
+    memory: tuple[tuple[int, int], ...]
+
+
 class Machine:
     """A host while planning. Claims come and go by key; everything else follows from them."""
 
@@ -32,6 +40,7 @@ class Machine:
         self.topology = topology_of(view.facts)
         self.base = base_of(view, self.topology)
         self.claims: dict[str, Claim] = {}
+        self._shares: dict[str, Shares] = {}
         self._kinds: Mapping[str, CardKind] = {}
         self._cores: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._ports_ours = {
@@ -70,14 +79,14 @@ class Machine:
         if key in self.claims:
             self.remove(key)
         self.claims[key] = claim
-        self._apply(claim)
+        self._apply(key, claim)
 
     def remove(self, key: str) -> None:
         """Forget the claim under ``key``. What two claims share (a clash that is there) stays held by the other."""
-        del self.claims[key]
+        del self.claims[key], self._shares[key]
         self._reset()
-        for claim in self.claims.values():
-            self._apply(claim)
+        for other, claim in self.claims.items():
+            self._apply(other, claim)
 
     def claim_of(self, instance: InstanceId, workload: str, allocation: Allocation) -> Claim:
         """The claim of a container that was there before; the addresses of its ports are those observed."""
@@ -145,33 +154,40 @@ class Machine:
             for place, idle in enumerate(self.idle)
         )
 
-    def _apply(self, claim: Claim) -> None:
+    def _apply(self, key: str, claim: Claim) -> None:
         allocation = claim.allocation
         self.cards.difference_update(allocation.gpus)
         self.slices.difference_update(piece.uuid for piece in allocation.mig)
-        places = self.places_of(allocation.cpu_nodes) or tuple(range(len(self.idle)))
+        if key not in self._shares:
+            self._shares[key] = self._shares_of(allocation)
+        shares = self._shares[key]
         if allocation.exclusive:
             owned = mask_of(allocation.cpus)
             self.idle = [idle & ~owned for idle in self.idle]
-        else:
-            self._promise(places, allocation.millicpus)
+        for place, part in shares.quota:
+            self._quota[place] += part
+            self._sharers[place] = True
         self.memory -= allocation.memory
-        self._charge(self.places_of(allocation.memory_nodes) or places, allocation.memory)
+        for place, part in shares.memory:
+            self._node_memory[place] -= part
         self._take_ports(claim.ports)
 
-    def _promise(self, places: tuple[int, ...], millicpus: int) -> None:
-        rooms = [max(0, self.idle[place].bit_count() * 1000 - self._quota[place]) for place in places]
-        for place, part in zip(places, proportional(millicpus, rooms), strict=True):
-            self._quota[place] += part
-            self._sharers[place] = self._sharers[place] or self.idle[place] != 0
+    def _shares_of(self, allocation: Allocation) -> Shares:
+        """What falls on each domain, decided once, so that others coming and going moves nothing.
 
-    def _charge(self, places: tuple[int, ...], memory: int) -> None:
-        """Memory is taken where it is bound, or where the work's cores are: the kernel allocates locally first."""
+        Memory is taken where it is bound, or where the work's cores are: the kernel allocates locally first.
+        """
+        places = self.places_of(allocation.cpu_nodes) or tuple(range(len(self.idle)))
+        bound = self.places_of(allocation.memory_nodes) or places
         domains = self.topology.domains
-        homes = tuple(dict.fromkeys(home for place in places for home in domains[place].homes))
-        rooms = [max(0, self._node_memory[home]) for home in homes]
-        for home, part in zip(homes, proportional(memory, rooms), strict=True):
-            self._node_memory[home] -= part
+        homes = tuple(dict.fromkeys(home for place in bound for home in domains[place].homes))
+        memory = proportional(allocation.memory, [max(0, self._node_memory[home]) for home in homes])
+        quota = []
+        if not allocation.exclusive:
+            places = tuple(place for place in places if self.idle[place])
+            rooms = [max(0, self.idle[place].bit_count() * 1000 - self._quota[place]) for place in places]
+            quota = proportional(allocation.millicpus, rooms)
+        return Shares(tuple(zip(places, quota, strict=False)), tuple(zip(homes, memory, strict=True)))
 
     def _take_ports(self, ports: tuple[tuple[str, int, str], ...]) -> None:
         for ip, port, protocol in ports:

@@ -109,7 +109,7 @@ def gpu_nodes(machine: Machine, cards: tuple[Card, ...]) -> tuple[int, ...]:
 
 
 def warnings_of(machine: Machine, allocation: Allocation, want: Want, cards: tuple[Card, ...]) -> tuple[str, ...]:
-    """What is not as near as it should be. Nothing where the request does not care."""
+    """What is not as near as it should be; what a condition allows or nobody asked about is not told."""
     if want.numa is Numa.NONE:
         return ()
     out = []
@@ -117,7 +117,7 @@ def warnings_of(machine: Machine, allocation: Allocation, want: Want, cards: tup
         out.append(f"NUMA unknown for the GPUs of {machine.name}: planned as one node")
     used = set(allocation.gpu_nodes) | set(allocation.cpu_nodes)
     merged = any(len(domain.ids) > 1 for domain in machine.topology.domains)
-    if len(used) > 1 and not merged and (want.numa is Numa.PREFER or want.pieces):
+    if len(used) > 1 and not merged and want.numa is Numa.PREFER:
         parts = [f"GPUs on {named(allocation.gpu_nodes)}"] if allocation.gpu_nodes else []
         out.append(f"not NUMA-local: {', '.join([*parts, f'cores on {named(allocation.cpu_nodes)}'])}")
     return tuple(out)

@@ -117,7 +117,7 @@ class Policies:
         return [(title(policy), reduce(or_, passing, 0))]
 
     def _rule(self, policy: RuleBased, workload: Workload) -> list[Filter]:
-        """The rule's answer on every host; hosts on which it has none are a condition of their own, with the message."""
+        """The rule's answers; hosts on which it has none are removed by a condition of their own, with the message."""
         key: tuple[str, ...] = (policy.rule,)
         if "workload" in policy.rule:
             key += (workload.identity, repr(workload.labels))
@@ -126,7 +126,11 @@ class Policies:
         return self._known[key]
 
     def _ask(self, policy: RuleBased, workload: Workload) -> Iterator[Filter]:
-        rule = self._rules(policy.rule)
+        try:
+            rule = self._rules(policy.rule)
+        except ValueError as error:
+            yield f"{title(policy)} ({error})", 0
+            return
         about = {"name": workload.name, "kind": str(workload.kind), "labels": dict(workload.labels)}
         passing, failing = 0, dict[str, int]()
         for place, host in enumerate(self._hosts):
@@ -149,9 +153,3 @@ def _host_variables(view: HostView) -> dict[str, Any]:
         "cpus": len(facts.cpus) if facts else 0,
         "memory": facts.memory if facts else 0,
     }
-
-
-def admits(workload: Workload, view: HostView, rules: Callable[[str], Rule]) -> bool:
-    """Whether a workload's policy wants one host, however many instances are there."""
-    conditions = Policies([view], rules).filters(workload, lambda _: 0)
-    return all(mask for _, mask in conditions)

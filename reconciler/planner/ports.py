@@ -1,6 +1,7 @@
 """Host ports: which are asked, which are taken, which one is given where any will do."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from reconciler.model.workload import Allocation, ContainerSpec, Port
 
@@ -27,10 +28,15 @@ def clashes(taken: Taken, wanted: Iterable[tuple[str, int, str]]) -> int | None:
     return None
 
 
-def assign(
-    container: ContainerSpec, taken: Taken, near: Allocation | None
-) -> tuple[tuple[int, str, int], ...] | None:
-    """(container port, protocol, host port) for every port; None when one cannot be had.
+class Assigned(NamedTuple):
+    """Ports that can be had: as (container port, protocol, host port), and as (host ip, host port, protocol)."""
+
+    ports: tuple[tuple[int, str, int], ...]
+    held: tuple[tuple[str, int, str], ...]
+
+
+def assign(container: ContainerSpec, taken: Taken, near: Allocation | None) -> Assigned | None:
+    """A host port for every port; None when one cannot be had.
 
     Any port means: the one it had (``near``), else the lowest free of 30000-32767.
     """
@@ -38,16 +44,21 @@ def assign(
     if clashes(taken, fixed) is not None:
         return None
     if container.network == "host":
-        return tuple(sorted((port.container, port.protocol, port.container) for port in container.ports))
+        return Assigned(_sorted((port.container, port.protocol, port.container) for port in container.ports), fixed)
     given = {(port, protocol) for _, port, protocol in fixed}
-    out = []
+    ports, held = [], []
     for port in container.ports:
         chosen = port.host if port.host is not None else _any(port, taken, given, near)
         if chosen is None:
             return None
         given.add((chosen, port.protocol))
-        out.append((port.container, port.protocol, chosen))
-    return tuple(sorted(out))
+        ports.append((port.container, port.protocol, chosen))
+        held.append((port.host_ip, chosen, port.protocol))
+    return Assigned(_sorted(ports), tuple(held))
+
+
+def _sorted(ports: Iterable[tuple[int, str, int]]) -> tuple[tuple[int, str, int], ...]:
+    return tuple(sorted(ports))
 
 
 def _any(port: Port, taken: Taken, given: set[tuple[int, str]], near: Allocation | None) -> int | None:

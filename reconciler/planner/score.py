@@ -47,7 +47,7 @@ def _stranded(kind: HostKind, cards: int, cpus: int) -> int:
     """Free cards beyond those that the idle cores could serve at the host's own ratio."""
     if not kind.cards:
         return 0
-    return max(0, cards - cpus * kind.cards // max(1, sum(kind.cpus)))
+    return max(0, cards - -(-cpus * kind.cards // max(1, sum(kind.cpus))))
 
 
 def words(value: Score, want: Want) -> str:
@@ -59,5 +59,9 @@ def words(value: Score, want: Want) -> str:
         parts.append("tags it does not need")
     if value.stranded > 0:
         parts.append(f"strands {value.stranded} GPU{'s' if value.stranded > 1 else ''}")
-    left = f"leaves {value.cards} GPU{'' if value.cards == 1 else 's'} and " if want.pieces or value.off_limits else "leaves "
+    left = (
+        f"leaves {value.cards} GPU{'' if value.cards == 1 else 's'} and "
+        if want.pieces or value.off_limits
+        else "leaves "
+    )
     return ", ".join([f"{left}{value.cpus} cores free", *parts])

@@ -15,8 +15,8 @@ FAR = 255  # the kernel's own word for "unreachable"; stands for a distance nobo
 class Domain:
     """One planning node: a NUMA node, or all of them where the node of a card is unknown.
 
-    ``ids`` are NUMA node ids, ``cpus`` a mask, ``memory`` bytes. ``near`` lists the positions of the other domains,
-    those of the same socket first, then by distance. ``homes`` are the positions that its memory comes from (itself,
+    ``ids`` are NUMA node ids, ``cpus`` a mask, ``memory`` bytes. ``distances`` go to every domain by position; ``near``
+    lists the positions of the others, those of the same socket first, then by distance. ``homes`` are the positions that its memory comes from (itself,
     or the nearest that has any), and ``bind`` the node ids that memory may be bound to for it.
     """
 
@@ -24,6 +24,7 @@ class Domain:
     socket: int | None
     cpus: int
     memory: int
+    distances: tuple[int, ...] = (0,)
     near: tuple[int, ...] = ()
     homes: tuple[int, ...] = ()
     bind: tuple[int, ...] = ()
@@ -128,8 +129,18 @@ def _domains(nodes: list[NumaNode]) -> tuple[Domain, ...]:
         near = _near(place, nodes)
         home = next((other for other in (place, *near) if nodes[other].memory), None)
         homes = () if home is None else (home,)
-        bind = tuple(nodes[other].id for other in homes)
-        out.append(Domain((node.id,), node.socket, mask_of(node.cpus), node.memory, near, homes, bind))
+        out.append(
+            Domain(
+                ids=(node.id,),
+                socket=node.socket,
+                cpus=mask_of(node.cpus),
+                memory=node.memory,
+                distances=tuple(0 if other is node else dict(node.distances).get(other.id, FAR) for other in nodes),
+                near=near,
+                homes=homes,
+                bind=tuple(nodes[other].id for other in homes),
+            )
+        )
     return tuple(out)
 
 
@@ -137,9 +148,10 @@ def _near(place: int, nodes: list[NumaNode]) -> tuple[int, ...]:
     own = nodes[place]
     distances = dict(own.distances)
 
-    def key(other: int) -> tuple[bool, int, int]:
+    def key(other: int) -> tuple[bool, int, int, int]:
         there = nodes[other]
         same_socket = own.socket is not None and there.socket == own.socket
-        return (not same_socket, distances.get(there.id, FAR), other)
+        # Firmware numbers neighbours in a row: the next best guess where no socket or distance is known.
+        return (not same_socket, distances.get(there.id, FAR), abs(other - place), other)
 
     return tuple(sorted((other for other in range(len(nodes)) if other != place), key=key))

@@ -4,9 +4,9 @@ Everything runs in one PID, mount and network namespace whose first process dies
 behind: no process, mount, bridge or firewall rule. Several beds may run at once. Needs root, docker.io, busybox-static
 and util-linux.
 
-The Engine takes cpusets of 64 cores and two NUMA nodes, shows them on inspect, and refuses core 64 or node 2; a stand-in
-for runc maps them to what exists (``tests/fakes/runc``). Device requests of the driver ``nvidia`` are taken because a
-stand-in for NVIDIA's hook is on its PATH. ``NCPU`` and memory are the machine's own.
+The Engine takes cpusets of 64 cores and two NUMA nodes, shows them on inspect, and refuses core 64 or node 2; a
+stand-in for runc maps them to what exists (``tests/fakes/runc``). Device requests of the driver ``nvidia`` are taken
+because a stand-in for NVIDIA's hook is on its PATH. ``NCPU`` and memory are the machine's own.
 """
 
 import contextlib
@@ -14,26 +14,26 @@ import io
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tarfile
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from docker import APIClient
-from docker.errors import DockerException
+
+from tests.fakes.waiting import wait_for
 
 FAKES = Path(__file__).parent.parent / "fakes"
 IMAGE = "bb:1"
 """The only image: busybox, without a registry."""
 CPUS, NODES = "0-63", "0-1"
 APPLETS = (
-    "awk cat cp date echo env expr false grep head hostname id ip ls mkdir mount nc nproc printf ps pwd readlink rm sed "
-    "sh sleep stat test touch tr true ulimit uname wc wget"
-).split()
+    *("awk", "cat", "cp", "date", "echo", "env", "expr", "false", "grep", "head", "hostname", "id", "ip", "ls"),
+    *("mkdir", "mount", "nc", "nproc", "printf", "ps", "pwd", "readlink", "rm", "sed", "sh", "sha256sum", "sleep"),
+    *("stat", "tail", "test", "touch", "tr", "true", "ulimit", "uname", "wc", "wget"),
+)
 
-T = TypeVar("T")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PREPARE = """
 set -e
@@ -75,14 +75,17 @@ class Bed:
                 *("--mount-proc", "docker-init", "-s", "--", "sleep", "infinity"),
             ],
             env=self._environment,
+            stderr=subprocess.DEVNULL,  # unshare grumbles when its child is killed
         )
-        self._init = _wait_for(self._find_init, 10, "the namespaces of the test bed")
+        self._init = wait_for(self._find_init, "the namespaces of the test bed")
         self.run(["sh", "-c", _PREPARE])
         self._dockerd: subprocess.Popen[bytes] | None = None
 
     def run(self, command: list[str]) -> str:
         """Run a command inside the bed's namespaces; its output."""
-        return subprocess.run(self._inside(command), env=self._environment, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            self._inside(command), env=self._environment, check=True, capture_output=True, text=True
+        ).stdout
 
     def start(self) -> None:
         """Start dockerd and wait until it answers."""
@@ -101,7 +104,7 @@ class Bed:
                 stdout=log,
                 stderr=log,
             )
-        _wait_for(self.answers, 30, f"dockerd (see {self.directory}/dockerd.log)")
+        wait_for(self.answers, f"dockerd (see {self.directory}/dockerd.log)", 30)
 
     def client(self) -> APIClient:
         """A docker-py client of the bed, to look at things past our own code."""
@@ -111,12 +114,11 @@ class Bed:
         """Whether the Engine answers."""
         if self._dockerd is not None and self._dockerd.poll() is not None:
             raise RuntimeError(f"dockerd ended: {(self.directory / 'dockerd.log').read_text()[-2000:]}")
-        with contextlib.closing(self.client()) as client:
-            try:
-                client.ping()
-            except (OSError, DockerException):
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
+            if probe.connect_ex(str(self.socket)) != 0:  # docker-py would leave the socket unclosed
                 return False
-            return True
+        with contextlib.closing(self.client()) as client:
+            return client.ping()
 
     def import_image(self, reference: str = IMAGE) -> str:
         """Make the busybox image known under ``reference``."""
@@ -142,13 +144,12 @@ class Bed:
 
     def close(self) -> None:
         """End every process of the bed and take back what it left in the cgroup tree."""
-        self._holder.terminate()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._init, signal.SIGKILL)  # the first process of a PID namespace takes all others with it
         self._holder.wait(20)
         self._reap()
         for root in Path("/sys/fs/cgroup").glob(f"**{self._cgroup}"):
-            _wait_for(lambda root=root: _remove_cgroups(root), 10, f"the cgroup {root} to empty")
+            wait_for(partial(_remove_cgroups, root), f"the cgroup {root} to empty")
 
     def _reap(self) -> None:
         if self._dockerd is not None:
@@ -169,7 +170,11 @@ class Bed:
             raise RuntimeError(f"the namespaces could not be made: exit {self._holder.returncode}")
         pid = self._holder.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return int(children[0]) if children and Path(f"/proc/{children[0]}/comm").read_text().startswith("docker-init") else 0
+        return (
+            int(children[0])
+            if children and Path(f"/proc/{children[0]}/comm").read_text().startswith("docker-init")
+            else 0
+        )
 
     def _inside(self, command: list[str]) -> list[str]:
         return ["nsenter", "--target", str(self._init), "--mount", "--net", "--pid", "--", *command]
@@ -209,12 +214,3 @@ def _remove_cgroups(root: Path) -> bool:
     except OSError:  # its last process is on the way out
         return False
     return True
-
-
-def _wait_for(look: Callable[[], T], seconds: float, what: str) -> T:
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds:g} s for {what}")
-        time.sleep(0.02)
-    return found

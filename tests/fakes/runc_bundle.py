@@ -10,29 +10,34 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 VALUES = {"cpus": "cpuset.cpus", "mems": "cpuset.mems"}
 CAP_SYS_RESOURCE = 1 << 24
 
 
-def main(real: str, bed: Path, arguments: list[str]) -> int:
-    """Run the real runc on a changed bundle or update."""
+def main(real: str, bed: Path, arguments: list[str]) -> None:
+    """Become the real runc, on a changed bundle, process or update."""
     record = bed / "cpusets" / arguments[-1]
     if "update" in arguments:
         update = json.load(sys.stdin)
         write_down(record, update.get("cpu") or {})
         narrow(update.get("cpu") or {}, bed)
-        return subprocess.run([real, *arguments], input=json.dumps(update).encode(), check=False).returncode
+        sys.exit(subprocess.run([real, *arguments], input=json.dumps(update).encode(), check=False).returncode)
     if "exec" in arguments:
         process = Path(arguments[arguments.index("--process") + 1])
         process.write_text(json.dumps(without_limits(json.loads(process.read_text()))))
-        os.execv(real, [real, *arguments])
+        become(real, arguments)
     bundle = Path(arguments[arguments.index("--bundle") + 1] if "--bundle" in arguments else ".") / "config.json"
     config = json.loads(bundle.read_text())
     change(config, record, bed)
     bundle.write_text(json.dumps(config))
-    os.execv(real, [real, *arguments])
+    become(real, arguments)
+
+
+def become(real: str, arguments: list[str]) -> NoReturn:
+    """Go on as the real runc."""
+    os.execv(real, [real, *arguments])  # noqa: S606 - no shell is wanted
 
 
 def change(config: dict[str, Any], record: Path, bed: Path) -> None:
@@ -42,7 +47,12 @@ def change(config: dict[str, Any], record: Path, bed: Path) -> None:
     narrow(cpu, bed)
     if any(mount["type"] == "cgroup" for mount in config["mounts"]):
         config["mounts"] += [
-            {"type": "bind", "source": str(record / key), "destination": f"/sys/fs/cgroup/cpuset/{name}", "options": ["rbind", "ro"]}
+            {
+                "type": "bind",
+                "source": str(record / key),
+                "destination": f"/sys/fs/cgroup/cpuset/{name}",
+                "options": ["rbind", "ro"],
+            }
             for key, name in VALUES.items()
         ]
     config["process"] = without_limits(config["process"])
@@ -73,4 +83,4 @@ def without_limits(process: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:]))
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])

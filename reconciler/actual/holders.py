@@ -1,0 +1,103 @@
+"""Who holds each card of a host, for people: our work, other containers, and processes that no container explains."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconciler.model.host import Gpu, GpuProcess
+from reconciler.model.resources import format_memory
+from reconciler.model.snapshot import Container, HostView
+
+BUSY_ABOVE = 512 * 1024**2
+"""Bytes that the driver alone may use on an idle card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One holder of one card.
+
+    ``kind`` is ``ours``, ``container`` or ``process``; ``name`` the instance, the container's or the process's name;
+    ``since`` when the container was started (the Engine's own text); ``user`` the owner of our work, or the user of a
+    process or container; ``slices`` the slices it holds when it does not hold the card whole; ``memory`` bytes of a
+    process.
+    """
+
+    kind: str
+    name: str
+    since: str = ""
+    user: str = ""
+    how: str = ""
+    state: str = ""
+    slices: tuple[str, ...] = ()
+    pid: int = 0
+    memory: int = 0
+
+
+def holders(view: HostView) -> dict[str, tuple[Holder, ...]]:
+    """The holders of each card by its UUID: containers by name, then processes by pid; observers hold nothing."""
+    cards = view.facts.gpus if view.facts else ()
+    return {gpu.uuid: (*_containers(view, gpu), *_processes(view, gpu)) for gpu in cards}
+
+
+def busy_reason(view: HostView, gpu: Gpu) -> str:
+    """Who uses a card that no counted container explains, in words; empty when it is idle or explained."""
+    if any(_holds(container, gpu) for container in view.containers):
+        return ""
+    used = max(gpu.memory_used, sum(process.memory for process in gpu.processes))
+    if used <= BUSY_ABOVE:
+        return ""
+    users = [_words(process) for process in sorted(gpu.processes, key=lambda one: one.pid)]
+    return ", ".join(users) or f"{format_memory(used)} in use by nobody known"
+
+
+def _words(process: GpuProcess) -> str:
+    owner = f" of {process.user}" if process.user else ""
+    return f"{process.name or 'a process'}{owner} (pid {process.pid})"
+
+
+def _containers(view: HostView, gpu: Gpu) -> Iterator[Holder]:
+    for container in sorted(view.containers, key=lambda one: one.name):
+        if not _holds(container, gpu):
+            continue
+        whole = container.holding.all_gpus or gpu.uuid in container.holding.gpus
+        ours = container.ours
+        yield Holder(
+            kind="ours" if ours else "container",
+            name=str(ours.instance) if ours else container.name,
+            since=container.started_at,
+            user=ours.owner if ours else container.user,
+            how=container.holding.how,
+            state=container.state,
+            slices=() if whole else tuple(sorted(_slices(container, gpu))),
+        )
+
+
+def _processes(view: HostView, gpu: Gpu) -> Iterator[Holder]:
+    by_id = {container.id: container for container in view.containers}
+    for process in sorted(gpu.processes, key=lambda one: one.pid):
+        container = by_id.get(process.container or "")
+        if container is not None and _holds(container, gpu):
+            continue
+        how = "outside Docker"
+        if container is not None:
+            how = f"in container {container.name}, which was given no card"
+        elif process.container:
+            how = f"in container {process.container[:12]}, which this Engine does not know"
+        yield Holder(
+            "process",
+            process.name or str(process.pid),
+            user=process.user,
+            how=how,
+            pid=process.pid,
+            memory=process.memory,
+        )
+
+
+def _holds(container: Container, gpu: Gpu) -> bool:
+    holding = container.holding
+    if not container.holds or holding.observes:
+        return False
+    return holding.all_gpus or gpu.uuid in holding.gpus or bool(_slices(container, gpu))
+
+
+def _slices(container: Container, gpu: Gpu) -> set[str]:
+    return {one.uuid for one in gpu.mig_slices} & container.holding.mig
