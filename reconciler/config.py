@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import UsageError
 from reconciler.model.resources import parse_duration
-from reconciler.model.workload import InstanceId
+
+if TYPE_CHECKING:
+    from reconciler.model.workload import InstanceId
 
 PREFIX = "RECONCILE_"
 NOWHERE = Path()
@@ -90,7 +92,7 @@ class Settings:
     deadline: float = option(3600.0, parse_duration, "give up waiting for the fleet to settle (default 1h)", "TIME")
     debug: bool = flag("show tracebacks of internal errors")
 
-    def selects(self, host: str, instance: InstanceId) -> bool:
+    def selects(self, host: str, instance: "InstanceId") -> bool:
         """Whether ``--host`` and ``--only`` let this run act on ``instance`` on ``host``."""
         return (not self.host or any(fnmatchcase(host, glob) for glob in self.host)) and (
             not self.only or any(_covers(selector, str(instance)) for selector in self.only)

@@ -74,6 +74,7 @@ def encode_allocation(allocation: Allocation) -> str:
         "gpus": list(allocation.gpus),
         "memory": allocation.memory,
         "memoryNodes": format_cpus(allocation.memory_nodes),
+        "millicpus": allocation.millicpus,
         "mig": [
             {"gpu": one.gpu, "profile": one.profile, "start": one.start, "uuid": one.uuid} for one in allocation.mig
         ],
@@ -94,6 +95,7 @@ def decode_allocation(text: str) -> Allocation:
         cpus=parse_cpus(_str(form.get("cpus", ""))),
         exclusive=form.get("exclusive") is not False,
         memory=_int(form.get("memory", 0)),
+        millicpus=_int(form.get("millicpus", 0)),
         ports=tuple(_port(one) for one in _list(form, "ports")),
     )
 

@@ -42,9 +42,9 @@ COMMANDS = (
     ),
     Command(
         "daemon",
-        "reconciler.cli.plan:daemon",
+        "reconciler.cli.daemon:daemon",
         "keep reconciling",
-        ("repo", "ref", "path", "host", "only", "allow_prune", "interval", *EVERYWHERE),
+        ("repo", "ref", "path", "host", "only", "allow_prune", "interval", "json", *EVERYWHERE),
     ),
     Command(
         "validate",

@@ -1,26 +1,80 @@
-"""``reconcile``, ``reconcile apply`` and ``reconcile daemon``: plan, and carry it out."""
+"""``reconcile`` and ``reconcile apply``: plan, and carry it out until the fleet has settled."""
 
-from reconciler.cli.output import Screen, print_text, screen, write_file
+import time
+from dataclasses import replace
+
+from reconciler.cli.output import Screen, complain, print_text, read_file, screen, write_file
 from reconciler.cli.wiring import Wiring
 from reconciler.config import Settings, check_writes
-from reconciler.cycle import Pass
+from reconciler.cycle import Pass, settle
+from reconciler.errors import StalePlanError, UsageError
+from reconciler.journal.changes import acted
+from reconciler.journal.journal import Journal
 from reconciler.model.snapshot import Reach
-from reconciler.report.document import plan_json_text
+from reconciler.report.document import plan_json_text, read_saved_plan
 from reconciler.report.markdown import plan_markdown
 from reconciler.report.text import plan_text
 
 DONE, ERROR, CHANGES = 0, 1, 2
+PAUSE = 0.5
 
 
 def reconcile(settings: Settings) -> int:
     """Plan and apply until settled; with ``--dry-run`` plan only."""
     check_writes(settings)
     wiring = Wiring(settings)
-    seen = wiring.cycle().look()
+    if settings.dry_run:
+        return _dry_run(wiring)
+    if settings.out or settings.detailed_exitcode:
+        raise UsageError(f"--{'out' if settings.out else 'detailed-exitcode'} is about a plan: add --dry-run")
+    with wiring.writing() as journal:
+        return _carry_out(wiring, journal, wiring.cycle().look())
+
+
+def apply(settings: Settings, name: str) -> int:
+    """Carry out a saved plan at its own commit, if nothing that it depends on has changed. Raises StalePlanError."""
+    saved = read_saved_plan(read_file(name), name)
+    if settings.dry_run:
+        raise UsageError("apply has no dry run: leave out --dry-run (RECONCILE_DRY_RUN)")
+    wiring = Wiring(replace(settings, ref=saved.commit or settings.ref))
+    with wiring.writing() as journal:
+        seen = wiring.cycle().look()
+        if (seen.plan.cluster, seen.plan.fingerprint) != (saved.cluster, saved.fingerprint):
+            raise StalePlanError(f"{name}: specs, hosts or containers have changed since it was made: plan again")
+        return _carry_out(wiring, journal, seen)
+
+
+def _dry_run(wiring: Wiring) -> int:
+    settings = wiring.settings
+    seen = wiring.selected(wiring.cycle().look())
     show(settings, seen, screen(settings))
     if settings.out:
         write_file(settings.out, plan_json_text(seen.plan, full=True))
     return planned_code(settings, seen)
+
+
+def _carry_out(wiring: Wiring, journal: Journal, seen: Pass) -> int:
+    """Act on what was seen, and go on until nothing is due or in motion, or the deadline passes."""
+    settings, hands, cycle = wiring.settings, wiring.hands, wiring.cycle()
+    ends = time.monotonic() + settings.deadline
+    show(settings, wiring.selected(seen), screen(settings))
+
+    def tell(done: Pass) -> None:
+        events = acted(done.outcomes, wiring.clock())
+        journal.record(events)
+        for event in events:
+            complain(f"{event.instance} on {event.host}: {event.message}")
+
+    def expired() -> bool:
+        return time.monotonic() >= ends
+
+    try:
+        tell(cycle.act(seen, hands, wiring.selects))
+        last = settle(cycle, hands, wiring.selects, pause=lambda: time.sleep(PAUSE), expired=expired, tell=tell)
+    finally:
+        hands.shutdown()
+        hands.close()
+    return settled_code(settings, last, late=expired() and (last.plan.moving or hands.busy))
 
 
 def show(settings: Settings, seen: Pass, where: Screen) -> None:
@@ -40,3 +94,18 @@ def planned_code(settings: Settings, seen: Pass) -> int:
     if settings.fail_on_pending and seen.plan.pending:
         return ERROR
     return CHANGES if settings.detailed_exitcode and seen.plan.actions else DONE
+
+
+def settled_code(settings: Settings, last: Pass, *, late: bool) -> int:
+    """Exit code of a run that applied; what went wrong is said, a line each."""
+    wrong = list(last.errors)
+    wrong += [f"{view.spec.name}: {view.reason}" for view in last.snapshot.hosts if view.reach is Reach.UNREACHABLE]
+    if last.plan.guard:
+        wrong.append(last.plan.guard)
+    if late:
+        wrong.append(f"not settled within {settings.deadline:g} s (--deadline)")
+    if settings.fail_on_pending:
+        wrong += [f"{pending.instance}: pending: {pending.reason}" for pending in last.plan.pending]
+    for line in wrong:
+        complain(f"reconcile: {line}")
+    return ERROR if wrong else DONE

@@ -6,33 +6,36 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.actual.facts import facts_from_json
+from reconciler.actual.local_probe import LocalProbe
 from reconciler.actual.observe import Observer
 from reconciler.config import Settings
-from reconciler.cycle import Cycle, Keeper
+from reconciler.cycle import Cycle, Keeper, Pass
 from reconciler.engine.open import open_reader, open_writer
 from reconciler.engine.protocols import Reader, Writer
 from reconciler.engine.simulated_rules import Machine
 from reconciler.errors import NoRepositoryError, SecretError, SourceError, UsageError
 from reconciler.executor.secrets import SecretStore
 from reconciler.journal.journal import Journal, cluster_dir
-from reconciler.journal.lock import Holder
+from reconciler.journal.lock import Holder, Lock
 from reconciler.model.codec import CodecError, Saved, load_snapshot
 from reconciler.model.desired import Desired
-from reconciler.model.host import HostFacts, HostSpec
+from reconciler.model.host import HostSpec
 from reconciler.model.memory import Memory
+from reconciler.model.plan import Action
 from reconciler.model.snapshot import Snapshot
 from reconciler.model.workload import SecretRef
 
 if TYPE_CHECKING:
     from reconciler.desired.repository import Repository
     from reconciler.desired.resolve import Cache
+    from reconciler.executor.apply import Executor
 
 LOCAL_ENGINE = "unix:///var/run/docker.sock"
 
@@ -60,7 +63,8 @@ class Wiring:
         self._environ = environ
         self._keepers: dict[str, Keeper] = {}
         self._said: set[str] = set()
-        self._writes = False
+        self._cluster = ""
+        self._locked = ""
 
     # -- git
 
@@ -90,10 +94,15 @@ class Wiring:
         return Cache()
 
     def read(self) -> Desired:
-        """What git wants now. Raises SourceError, SpecError."""
+        """What git wants now. Raises SourceError (also when the locked cluster is another now), SpecError."""
         from reconciler.desired.resolve import resolve  # noqa: PLC0415 - hosts and discover need none
 
-        return resolve(self.repository.read(), self._documents)
+        desired = resolve(self.repository.read(), self._documents)
+        name = desired.cluster.name if desired.cluster else ""
+        if self._locked and name != self._locked:
+            raise SourceError(f"the cluster was {self._locked} and is {name or 'nameless'} now: restart to work on it")
+        self._cluster = name
+        return desired
 
     # -- hosts
 
@@ -123,20 +132,14 @@ class Wiring:
         """What can change a host."""
         return open_writer(host.name, host.engine, self._simulations(), _machine(host))
 
-    def probe(self) -> HostFacts:
-        """Facts of this machine. Raises RefusedError."""
-        from reconciler.actual.local_probe import probe_local  # noqa: PLC0415 - subprocess, for real hosts only
-
-        return probe_local()
+    @cached_property
+    def probe(self) -> LocalProbe:
+        """What finds the facts of this machine."""
+        return LocalProbe()
 
     def _simulations(self) -> Path:
-        return cluster_dir(self.settings.state_dir, self._cluster_name)
-
-    @cached_property
-    def _cluster_name(self) -> str:
-        """Where simulated hosts keep their state: with the cluster of the repository, if there is one."""
-        cluster = self.read().cluster if self.settings.repo else None
-        return cluster.name if cluster else "none"
+        """Where simulated hosts keep their state: with the cluster of what was read, if it has a name."""
+        return cluster_dir(self.settings.state_dir, self._cluster or "none")
 
     # -- memory
 
@@ -171,25 +174,40 @@ class Wiring:
 
     def journal(self, cluster: str) -> Journal:
         """The cluster's journal; what was found wrong with it is said."""
-        journal = Journal.open(self.settings.state_dir, cluster, read_only=not self._writes)
+        journal = Journal.open(self.settings.state_dir, cluster, read_only=not self._locked)
         for warning in journal.warnings:
             print(f"reconcile: {warning}", file=sys.stderr)
         return journal
 
     @contextmanager
-    def writing(self) -> Iterator[str]:
-        """Hold the cluster's lock; the cluster's name. Raises LockHeldError, SpecError, SourceError."""
+    def writing(self) -> Iterator[Journal]:
+        """Hold the cluster's lock; its journal, open to be written. Raises LockHeldError, SpecError, SourceError."""
         cluster = self.read().cluster
         if cluster is None:
-            raise SourceError(f"{self.settings.repo}: no Cluster document: it names labels, containers, lock and state")
-        self._writes = True
-        journal = self.journal(cluster.name)
-        self._keepers[cluster.name] = journal
+            raise SourceError("no Cluster document: it names the labels, containers, lock and state of what is applied")
         holder = Holder(os.getpid(), platform.node(), f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}", _command())
-        with journal.lock(holder):
-            yield cluster.name
+        with Lock.acquire(cluster_dir(self.settings.state_dir, cluster.name) / "lock", holder):
+            self._locked = cluster.name
+            journal = self.journal(cluster.name)
+            self._keepers[cluster.name] = journal
+            try:
+                yield journal
+            finally:
+                journal.close()
+                self._locked = ""
 
     # -- a pass
+
+    @cached_property
+    def hands(self) -> "Executor":
+        """What issues steps: the only part that is ever given a Writer. Pulls are told on stderr."""
+        from reconciler.executor.apply import Executor  # noqa: PLC0415 - a dry run has no hands
+
+        return Executor(
+            lambda host: (self.reader(host), self.writer(host)),
+            progress=lambda host, line: print(f"{host}: {line}", file=sys.stderr),
+            touched=self.observer.forget,
+        )
 
     def cycle(self) -> Cycle:
         """One pass, ready to be made."""
@@ -201,6 +219,14 @@ class Wiring:
             secrets=self.secret_hashes,
             allow_prune=self.settings.allow_prune,
         )
+
+    def selects(self, action: Action) -> bool:
+        """Whether ``--host`` and ``--only`` let this run act on it."""
+        return self.settings.selects(action.host, action.instance)
+
+    def selected(self, seen: Pass) -> Pass:
+        """The pass with the actions of its plan that this run would act on: everything is planned, some is applied."""
+        return replace(seen, plan=replace(seen.plan, actions=tuple(filter(self.selects, seen.plan.actions))))
 
     def secret_hashes(self, desired: Desired) -> Mapping[str, str]:
         """Keyed hashes of the secrets of each workload, by identity.

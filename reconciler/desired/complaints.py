@@ -118,8 +118,8 @@ def _message(kind: str, fault: Any) -> str:
 
 
 def _spoken(value: Any) -> str:
-    """``a, b or c`` of pydantic's ``'a', 'b' or 'c'``."""
-    return str(value).replace("'", "")
+    """``a, b or c`` of pydantic's ``'a', 'b' or 'c'``, and 1 of 1.0."""
+    return f"{value:g}" if isinstance(value, float) else str(value).replace("'", "")
 
 
 def _known_names(model: type[BaseModel], where: Path) -> set[str]:

@@ -11,7 +11,7 @@ from reconciler.errors import Problem
 # Joined key by key; every other value is one thing, and the workload's own replaces that of the defaults.
 JOINED = frozenset({"env", "labels", "resources", "resources.ulimits", "rollout", "stop", "logging", "logging.options"})
 _OWN = frozenset({"apiVersion", "kind", "name"})
-_PLACEHOLDERS = {"apiVersion": "reconciler/v1", "name": "defaults", "image": "defaults", "instances": "1"}
+_PLACEHOLDERS: dict[str, Any] = {"apiVersion": "reconciler/v1", "name": "defaults", "image": "defaults", "instances": 1}
 
 
 def merge(value: dict[str, Any], defaults: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 64
-MAX_NODES = 100_000  # counted as they are walked: an alias counts as everything behind it
+MAX_NODES = 50_000  # counted as they are walked: an alias counts as everything behind it
 MAX_ALIASES = 1_000
 MAX_PROBLEMS = 100  # of one file; who made so many needs no more of them
 _BOM = b"\xef\xbb\xbf"

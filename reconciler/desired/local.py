@@ -1,6 +1,7 @@
 """Where a local repository keeps its refs, and a stamp that tells without a process whether a ref may have moved."""
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,10 +59,7 @@ def locate(folder: Path, ref: str) -> Found | None:
 
     Raises SourceError for one that git refuses to open.
     """
-    if not folder.exists():
-        raise SourceError(f"{folder}: no such folder")
-    if not folder.is_dir():
-        raise SourceError(f"{folder}: it is a file, not a folder")
+    check_folder(folder)
     questions = ["--absolute-git-dir", "--git-common-dir", "--is-bare-repository", "--show-prefix"]
     why = ""
     try:
@@ -79,6 +77,18 @@ def locate(folder: Path, ref: str) -> Found | None:
     warnings = tuple(line.removeprefix("warning: ") for line in err.splitlines() if line.startswith("warning: "))
     place = Place(Path(lines[0]), (folder / lines[1]).resolve(), lines[2] == "true", lines[3].rstrip("/"))
     return Found(place, None if why else lines[4], why, warnings)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise SourceError when there is no folder at ``folder``."""
+    try:
+        mode = folder.stat().st_mode
+    except FileNotFoundError:
+        raise SourceError(f"{folder}: no such folder") from None
+    except OSError as error:
+        raise SourceError(f"{folder}: {(error.strerror or 'it cannot be read').lower()}") from None
+    if not stat.S_ISDIR(mode):
+        raise SourceError(f"{folder}: it is a file, not a folder")
 
 
 def _no_commit(folder: Path, ref: str, stderr: str) -> str:

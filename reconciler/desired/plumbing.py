@@ -32,6 +32,9 @@ _KEPT = frozenset(
     }
 )
 _QUIET = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+# A repository may name a program as its file monitor: none is run. That a bare repository must be named explicitly is a
+# wish of some users' configuration; it was.
+_SETTINGS = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=all")
 _MODES: Mapping[bytes, "Kind"] = {b"120000": "link", b"160000": "module"}
 
 Kind = Literal["file", "link", "module", "other"]
@@ -72,8 +75,7 @@ def git(arguments: Sequence[str], folder: Path, data: bytes | None = None) -> tu
     """Run ``git ARGUMENTS`` in ``folder`` with ``data`` as input; its output and its warnings. Raises SourceError."""
     hidden = set(unwanted(os.environ))
     environment = {name: value for name, value in os.environ.items() if name not in hidden} | _QUIET
-    # A repository may name a program as its file monitor, and objects that replace others: neither is wanted.
-    command = ["git", "--no-replace-objects", "--literal-pathspecs", "-c", "core.fsmonitor=false", *arguments]
+    command = ["git", "--no-replace-objects", "--literal-pathspecs", *_SETTINGS, *arguments]
     try:
         process = subprocess.Popen(  # noqa: S603  (arguments are ours; user text is validated and never an option)
             command,

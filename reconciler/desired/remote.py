@@ -1,5 +1,6 @@
 """How a remote is asked: git's settings, the environment with the credentials, and what its refusals mean."""
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -52,6 +53,10 @@ _MEANINGS = (
     (r"(?:couldn't|could not) find remote ref", "{url}: no branch or tag {ref!r}"),
     (r"not our ref|unadvertised object", "{url}: no commit {ref} there, or the server gives out no single commits"),
     (r"SSL certificate|certificate verif|[Ss]elf[- ]signed certificate|CAfile|setting certificate", _UNVERIFIED),
+    (
+        r"cannot run ssh|ssh: (?:command )?not found",
+        "ssh is not installed: install it (apt-get install openssh-client)",
+    ),
     (r"Could not resolve host|Name or service not known|name resolution", "{url}: the name {host} cannot be resolved"),
     (r"Connection (?:refused|timed out|reset|closed)|Failed to connect|No route to host", _CUT),
     (r"Network is unreachable|Operation (?:timed out|too slow)|kex_exchange|hung up unexpectedly", _CUT),
@@ -61,6 +66,7 @@ _MEANINGS = (
         "{url}: it belongs to another user; if you trust it: git config --global --add safe.directory {path}",
     ),
     (r"No space left on device|quota exceeded|Read-only file system", "the mirror of {url} cannot be written: {words}"),
+    (r"unable to access|Could not read from remote repository", _CUT),
 )
 
 
@@ -127,7 +133,7 @@ def _ssh(credentials: Credentials) -> str:
 
 def _existing(path: str, variable: str) -> str:
     """The absolute path of a file that must be there: ssh and curl only hint at a missing one."""
-    absolute = Path(path).expanduser().absolute()
+    absolute = Path(os.path.expanduser(path)).absolute()  # noqa: PTH111  (Path's own fails for an unknown user)
     if not absolute.is_file():
         raise SourceError(f"{variable}: {path}: no such file")
     return str(absolute)
@@ -139,6 +145,8 @@ def explain(stderr: str, source: Source, secret: str) -> str:
     address = source.address
     if address is None:
         return last_words(clean)
+    found = ((re.search(f".*(?:{pattern}).*", clean), text) for pattern, text in _MEANINGS)
+    line, text = next(((match.group(), text) for match, text in found if match), ("", ""))
     words = {
         "url": address.url,
         "host": address.host or "this machine",
@@ -149,9 +157,9 @@ def explain(stderr: str, source: Source, secret: str) -> str:
         "hosts": source.credentials.known_hosts or "~/.ssh/known_hosts",
         "key": source.credentials.ssh_key or "KEY",
         "advice": _advice(address),
-        "words": last_words(clean),
+        "words": last_words(line),
     }
-    return next((text.format(**words) for pattern, text in _MEANINGS if re.search(pattern, clean)), "")
+    return text.format(**words)
 
 
 def _keyscan(address: Address, credentials: Credentials) -> str:

@@ -31,7 +31,8 @@ class Repository:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._mirror = Mirror(source, partial(_run_remote, source.timeout)) if source.address else None
-        self._folder = self._mirror.path if self._mirror else Path(source.location).expanduser()
+        named = os.path.expanduser(source.location)  # noqa: PTH111  (Path's own fails for an unknown user)
+        self._folder = self._mirror.path if self._mirror else Path(named)
         self._place: local.Place | None = None
         self._stamp: local.Stamp | folder.Stamp | None = None
         self._tree: Tree | None = None

@@ -280,7 +280,7 @@ class _Resolution:
             policy = policies.get(entry.where)
             for path, tag in _tags(policy, ("placementPolicy",)) if policy else ():
                 if tag not in known:
-                    self.warnings.append(str(entry.places.problem(path, f"no host has the tag {tag}")))
+                    self.warnings.append(str(entry.places.problem(path, f"{dotted(path)}: no host has the tag {tag}")))
 
 
 def _tags(policy: Policy, path: Path) -> Iterator[tuple[Path, str]]:

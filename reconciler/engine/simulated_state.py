@@ -43,8 +43,8 @@ class StateFile:
             self._replace(json.dumps(document).encode(), before)
 
     def _parse(self, content: bytes) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(content)
-        if document.get("format") != FORMAT:
+        document = json.loads(content)
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
         return document
 

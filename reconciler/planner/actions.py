@@ -53,8 +53,7 @@ class Actions:
             case Verdict.FINISH if one and workload:
                 self._go_on(case, one, steps.bring_up(workload, one))
             case Verdict.REVIVE if one and workload:
-                fields = update_fields(limits_for(workload, live_allocation(one)), one.container.limits)
-                self._go_on(case, one, steps.revive(workload, one, fields))
+                self._go_on(case, one, steps.revive(workload, one))
             case Verdict.ROLL | Verdict.SETTLE if one and workload:
                 self._roll(case, workload, one)
             case Verdict.ABANDON if one and workload:
@@ -130,8 +129,7 @@ class Actions:
         """Clear the failed one away and let the old one go on; it is started again when it had been stopped."""
         todo = steps.clear(case.others)
         if not one.up:
-            again = limits_for(workload, live_allocation(one))
-            back = steps.revive(workload, one, update_fields(again, one.container.limits))
+            back = steps.revive(workload, one)
             todo += steps.later(back) if any(other.up for other in case.others) else back
         new = case.others[0]
         made = replace(
@@ -220,7 +218,8 @@ class Actions:
         self.fleet.vacate(one.container.id)
         ask = Ask(case.instance, workload, only=only, prefer=one.host, in_place=True, near=live)
         second = self.fleet.place(ask, key)
-        if isinstance(second, Pending) and one.container.holds:
+        if one.container.holds or not isinstance(second, Pending):
+            # It stays where it is, or its place is kept for it until the new one is ready.
             self.fleet.occupy(one.host, one.container.id, case.instance, case.instance.workload, live)
         return second, Order.STOP_FIRST, why
 

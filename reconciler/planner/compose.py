@@ -29,6 +29,7 @@ PHASES = (
     ActionKind.START,
 )
 LEAVING = {Verdict.SETTLE, Verdict.ABANDON, Verdict.START}
+FALLING_BACK = {Verdict.FINISH, Verdict.ROLL, Verdict.ABANDON}  # a stopped old one keeps its place until it is settled
 GOING = {Verdict.STOP, Verdict.REMOVE}
 PLACED = {Verdict.KEEP, Verdict.WATCH, Verdict.FINISH, Verdict.REVIVE, Verdict.ROLL, Verdict.SETTLE, Verdict.ABANDON}
 
@@ -103,7 +104,7 @@ class _Pass:
             for one in filter(None, (case.current, *case.others)):
                 if going or (case.verdict in LEAVING and one is not case.current):
                     leaving.setdefault(one.host, []).append(one)
-                elif one.container.holds:
+                elif one.container.holds or (case.verdict in FALLING_BACK and not one.up):
                     self._take(one)
         return leaving
 
@@ -121,6 +122,8 @@ class _Pass:
             why = "" if other.id in gone or other.id == one.container.id else clash(allocation, other)
             if why:
                 self.fleet.vacate(one.container.id)
+                if case.until is not None:  # an old one that would go on until the next try
+                    return replace(case, verdict=Verdict.WAIT, reason=f"{case.reason}; {why}")
                 leaving.setdefault(one.host, []).append(one)
                 reason = f"{case.reason}; {why}"
                 return replace(case, verdict=Verdict.START, reason=reason, current=None, others=(one, *case.others))

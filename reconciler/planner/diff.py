@@ -171,7 +171,8 @@ class Differ:
             if failure and holding_off:
                 if equal:
                     return self._back_off(instance, workload, failure, one)
-                return Case(instance, Verdict.REVIVE, f"its replacement failed: {failure.message}", workload, one)
+                why = f"its replacement failed: {failure.message}"
+                return Case(instance, Verdict.REVIVE, why, workload, one, until=failure.retry_at, failed=True)
             if equal:
                 why = f"exited with code {one.container.exit_code}"
                 return Case(instance, Verdict.REVIVE, why, workload, one)

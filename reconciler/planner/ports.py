@@ -40,36 +40,27 @@ def assign(container: ContainerSpec, taken: Taken, near: Allocation | None) -> A
 
     Any port means: the one it had (``near``), else the lowest free of 30000-32767.
     """
-    fixed = fixed_ports(container)
-    if clashes(taken, fixed) is not None:
-        return None
-    if container.network == "host":
-        return Assigned(_sorted((port.container, port.protocol, port.container) for port in container.ports), fixed)
-    given = {(port, protocol) for _, port, protocol in fixed}
+    direct = container.network == "host"
+    own: dict[tuple[int, str], tuple[str, ...]] = {}
     ports, held = [], []
-    for port in container.ports:
-        chosen = port.host if port.host is not None else _any(port, taken, given, near)
-        if chosen is None:
+    for port in sorted(container.ports, key=lambda port: port.host is None):
+        ip = "" if direct else port.host_ip
+        for chosen in [port.container] if direct else _candidates(port, near):
+            wanted = [(ip, chosen, port.protocol)]
+            if clashes(taken, wanted) is None and clashes(own, wanted) is None:
+                break
+        else:
             return None
-        given.add((chosen, port.protocol))
+        own[chosen, port.protocol] = (*own.get((chosen, port.protocol), ()), ip)
         ports.append((port.container, port.protocol, chosen))
-        held.append((port.host_ip, chosen, port.protocol))
-    return Assigned(_sorted(ports), tuple(held))
-
-
-def _sorted(ports: Iterable[tuple[int, str, int]]) -> tuple[tuple[int, str, int], ...]:
-    return tuple(sorted(ports))
-
-
-def _any(port: Port, taken: Taken, given: set[tuple[int, str]], near: Allocation | None) -> int | None:
-    for chosen in _candidates(port, near):
-        free = clashes(taken, [(port.host_ip, chosen, port.protocol)]) is None
-        if free and (chosen, port.protocol) not in given:
-            return chosen
-    return None
+        held.append((ip, chosen, port.protocol))
+    return Assigned(tuple(sorted(ports)), tuple(held))
 
 
 def _candidates(port: Port, near: Allocation | None) -> Iterator[int]:
+    if port.host is not None:
+        yield port.host
+        return
     for inside, protocol, outside in near.ports if near else ():
         if (inside, protocol) == (port.container, port.protocol):
             yield outside

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from reconciler.model.limits import RESTART_POLICIES
 from reconciler.model.plan import Step, StepKind
 from reconciler.model.workload import Kind, Workload
 from reconciler.planner.diff import Found
@@ -33,9 +34,11 @@ def bring_up(workload: Workload, one: Found) -> list[Step]:
     return [_on(kind, one, due=kind is not StepKind.READY) for kind in bring_up_kinds(workload)]
 
 
-def revive(workload: Workload, one: Found, fields: tuple[tuple[str, Any], ...]) -> list[Step]:
-    """Start an exited container again, after ``fields`` (its own restart policy, say) were set right."""
-    steps = [update(one, fields)] if fields else []
+def revive(workload: Workload, one: Found) -> list[Step]:
+    """Start an exited container again, with the restart policy that a stop-first replacement took from it."""
+    policy = RESTART_POLICIES[workload.restart]
+    right = one.container.limits.restart == policy
+    steps = [] if right else [update(one, (("RestartPolicy", {"Name": policy, "MaximumRetryCount": 0}),))]
     steps.append(_on(StepKind.START, one))
     if workload.kind is not Kind.TASK:
         steps.append(_on(StepKind.READY, one, due=False))

@@ -16,8 +16,8 @@ class Domain:
     """One planning node: a NUMA node, or all of them where the node of a card is unknown.
 
     ``ids`` are NUMA node ids, ``cpus`` a mask, ``memory`` bytes. ``distances`` go to every domain by position; ``near``
-    lists the positions of the others, those of the same socket first, then by distance. ``homes`` are the positions that its memory comes from (itself,
-    or the nearest that has any), and ``bind`` the node ids that memory may be bound to for it.
+    lists the positions of the others, those of the same socket first, then by distance. ``homes`` are the positions
+    that its memory comes from (itself, or the nearest that has any), ``bind`` the node ids to bind it to.
     """
 
     ids: tuple[int, ...]

@@ -72,25 +72,146 @@ def _rows(seen: Survey, *, wide: bool) -> list[list[Part]]:
     head = [*HEAD, "uuid"] if wide else list(HEAD)
     rows: list[list[Part]] = [[Span(name.upper(), Style.DIM) for name in head]]
     for card in seen.cards:
-        rows += _card(card, wide=wide)
+        gpu = card.gpu
+        node = "?" if gpu.numa_node is None else str(gpu.numa_node)
+        whole = (node, card_label(gpu, gpu.uuid), gpu.model, format_memory(gpu.memory))
+        rows += _block(whole, _whole_holders(card), gpu.uuid, wide=wide)
+        for one, held in card.slices:
+            named = [_named(by) for by in held if by.kind != "process"]
+            free: list[tuple[Part, str]] = [(Span("free", Style.ADD), "")]
+            rows += _block(("", "", f"{one.profile} at {one.start}", ""), named or free, one.uuid, wide=wide)
     return rows
 
 
-def _card(card: Card, *, wide: bool) -> list[list[Part]]:
+def _block(left: tuple[str, ...], right: list[tuple[Part, str]], uuid: str, *, wide: bool) -> list[list[Part]]:
+    """A row per holder; what they hold is named in the first."""
+    blank = ("",) * len(left)
+    return [
+        [*(blank if at else left), holder, since, *(["" if at else uuid] if wide else [])]
+        for at, (holder, since) in enumerate(right)
+    ]
+
+
+def _whole_holders(card: Card) -> list[tuple[Part, str]]:
+    """What stands beside a card: who holds it, or why nobody may, or that it is free."""
+    if card.state == "free":
+        return [(Span("free", Style.ADD), ""), *map(_named, card.holders)]
+    note: list[tuple[Part, str]] = [(Span(f"{card.state}: {card.note}", Style.WARN), "")] if card.note else []
+    shown = [by for by in card.holders if not card.slices or by.kind == "process"]
+    return [*note, *map(_named, shown)] or [(card.state, "")]
+
+
+def _named(by: Holder) -> tuple[Part, str]:
+    """A holder in words, and since when it runs."""
+    state = "" if by.state in {"", "running"} else f", {by.state}"
+    if by.kind == "ours":
+        return f"{by.name} ({f'owner {by.user}' if by.user else 'no owner'}{state})", since_name(by.since)
+    if by.kind == "process":
+        user = f" of {by.user}" if by.user else ""
+        return Span(f"process {by.name}{user} (pid {by.pid}, {format_memory(by.memory)}, {by.how})", Style.WARN), ""
+    user = f" of {by.user}" if by.user else ""
+    return f"container {by.name}{user} ({by.how}{state})", since_name(by.since)
+
+
+def _containers(page: Page, containers: tuple[Container, ...]) -> None:
+    """What else is held: cores, memory, ports."""
+    rows: list[list[Part]] = []
+    for one in sorted(containers, key=lambda box: box.name):
+        cpus = format_cpus(owned_cpus(one))
+        memory = format_memory(one.holding.memory) if one.holding.memory else ""
+        ports = ", ".join(f"{ip}:{port}/{kind}" if ip else f"{port}/{kind}" for ip, port, kind in one.holding.ports)
+        if one.holds and (cpus or memory or ports):
+            rows.append([str(one.ours.instance) if one.ours else one.name, cpus, memory, ports])
+    if rows:
+        head: list[Part] = [Span(name, Style.DIM) for name in ("CONTAINER", "CORES", "MEMORY", "PORTS")]
+        page.table([head, *rows], indent=2)
+
+
+# -- JSON
+
+
+def hosts_json(snapshot: Snapshot) -> dict[str, Any]:
+    """The same as JSON; memory in bytes, CPUs in numbers."""
+    return {"hosts": [_host_json(survey(view)) for view in snapshot.hosts]}
+
+
+def _host_json(seen: Survey) -> dict[str, Any]:
+    view, facts = seen.view, seen.view.facts
+    return {
+        "host": view.spec.name,
+        "engine": view.spec.engine,
+        "reach": view.reach.value,
+        "reason": view.reason,
+        "state": view.spec.state.value,
+        "tags": list(view.spec.tags),
+        "gpuMode": view.spec.gpu_mode.value,
+        "driver": {"version": facts.driver_version, "cuda": facts.cuda_version, "error": facts.driver_error}
+        if facts
+        else None,
+        "cpus": _amount(seen.cpus) if seen.cpus else None,
+        "memory": _amount(seen.memory) if seen.memory else None,
+        "numaNodes": [
+            {"id": node.id, "socket": node.socket, "cpus": _amount(node.cpus), "memory": node.memory}
+            for node in seen.nodes
+            if not node.gpu_memory
+        ],
+        "cards": [_card_json(card) for card in seen.cards],
+        "containers": [_container_json(one) for one in sorted(view.containers, key=lambda box: box.name)],
+    }
+
+
+def _amount(amount: Amount) -> dict[str, int]:
+    return {"total": amount.total, "reserved": amount.reserved, "given": amount.given, "free": amount.free}
+
+
+def _card_json(card: Card) -> dict[str, Any]:
     gpu = card.gpu
-    node = "?" if gpu.numa_node is None else str(gpu.numa_node)
-    start: list[Part] = [node, card_label(gpu, gpu.uuid), gpu.model, format_memory(gpu.memory)]
-    whole = [by for by in card.holders if not card.slices or by.kind == "process"]
-    rows = [[*start, *cells] for cells in _held(card, whole)]
-    for one, held in card.slices:
-        by = [holder for holder in held if holder.kind != "process"]
-        what: list[Part] = ["", "", f"{one.profile} at {one.start}", ""]
-        cells = _named(by) or [[Span("free", Style.ADD), ""]]
-        rows += [[*what, *cell, *([one.uuid] if wide else [])] for cell in cells]
-    blank: list[Part] = ["", "", "", ""]
-    done: list[list[Part]] = []
-    for at, row in enumerate(rows):
-        is_card = at < max(1, len(rows) - sum(max(1, len(_containers_of(held))) for _, held in card.slices))
-        full = row if at == 0 or not is_card else [*blank, *row[4:]]
-        done.append([*full, *([gpu.uuid if at == 0 else ""] if wide and is_card else [])])
-    return done
+    return {
+        "uuid": gpu.uuid,
+        "index": gpu.index,
+        "pci": gpu.pci,
+        "model": gpu.model,
+        "memory": gpu.memory,
+        "memoryUsed": gpu.memory_used,
+        "numaNode": gpu.numa_node,
+        "health": gpu.health,
+        "state": card.state,
+        "note": card.note,
+        "heldBy": [_holder_json(by) for by in card.holders],
+        "slices": [
+            {
+                "uuid": one.uuid,
+                "profile": one.profile,
+                "start": one.start,
+                "heldBy": [_holder_json(by) for by in held if by.kind != "process"],
+            }
+            for one, held in card.slices
+        ],
+    }
+
+
+def _holder_json(by: Holder) -> dict[str, Any]:
+    return {
+        "kind": by.kind,
+        "name": by.name,
+        "since": by.since or None,
+        "user": by.user or None,
+        "how": by.how,
+        "state": by.state or None,
+        "pid": by.pid or None,
+        "memory": by.memory or None,
+    }
+
+
+def _container_json(one: Container) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "instance": str(one.ours.instance) if one.ours else None,
+        "image": one.image,
+        "state": one.state,
+        "since": one.started_at or None,
+        "holds": one.holds,
+        "cpus": format_cpus(owned_cpus(one)),
+        "memory": one.holding.memory,
+        "ports": [{"ip": ip, "port": port, "protocol": kind} for ip, port, kind in one.holding.ports],
+    }

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import tarfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -126,6 +127,27 @@ class Bed:
         with contextlib.closing(self.client()) as client:
             client.import_image_from_data(busybox_tree(), repository, tag, changes=["ENV PATH=/bin", "CMD sh"])
         return reference
+
+    @contextlib.contextmanager
+    def registry(self, port: int = 5000) -> Iterator[str]:
+        """A registry inside the bed, with ``127.0.0.1:PORT/team/app:1``; yields the digest of that image."""
+        root = self.directory / "root.tar"
+        root.write_bytes(busybox_tree())
+        command = [self._environment["RUNC_PYTHON"], str(FAKES / "registry.py"), str(port), str(root)]
+        with subprocess.Popen(
+            self._inside(command), env=self._environment, stdout=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                yield str(process.stdout and process.stdout.readline()).strip()
+            finally:
+                process.terminate()
+
+    def inside(self, container: str, *command: str) -> str:
+        """What ``command`` prints inside a running container."""
+        with contextlib.closing(self.client()) as client:
+            run = client.exec_create(container, list(command))
+            output: bytes = client.exec_start(run["Id"])
+        return output.decode()
 
     def remove_all(self) -> None:
         """Remove every container."""

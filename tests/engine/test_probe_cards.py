@@ -11,10 +11,9 @@ import pytest
 from reconciler.actual.facts import UNKNOWN_START
 from reconciler.model.host import Gpu, GpuProcess, HostFacts
 from tests.fakes import nvml_library, sys_tree
-from tests.fakes.probe_bed import MACHINES, ProbeBed, expected, machine
+from tests.fakes.probe_bed import MACHINES, ProbeBed, expected, machine, small
 
 MIB = 2**20
-CARDS = [name for name in MACHINES if machine(name)["gpus"]]
 CONTAINER = "0123456789abcdef" * 4
 
 
@@ -59,7 +58,7 @@ def test_each_way_to_the_node_of_a_card(rig: ProbeBed, name: str, numa: str) -> 
 
 def test_an_unknown_node_is_unknown(rig: ProbeBed) -> None:
     """When nothing tells, the node is None: on a machine with a node 0 that is not 0."""
-    document = machine("hgx-h100")
+    document = small("hgx-h100")
     assert {gpu.numa_node for gpu in rig.probe(document, numa="none")().gpus} == {None}
 
 
@@ -85,13 +84,13 @@ def test_what_outweighs_what(rig: ProbeBed, numa: str, lines: Mapping[str, str],
 
 def test_a_cards_own_memory_is_no_node_to_hang_on(rig: ProbeBed) -> None:
     """On Grace Hopper an affinity to node 1, the card's own memory, leads on to sysfs."""
-    document = machine("gh200")
+    document = small("gh200")
     assert card(rig.probe(document, {"0.node": "1"}, numa="sysfs")(), 0).numa_node == 0
 
 
 def test_slices_behind_a_hole(rig: ProbeBed) -> None:
     """An index without a MIG device does not end the search, and each slice tells its start."""
-    document = machine("a100-mig-mixed")
+    document = small("a100-mig-mixed")
     assert "0.slot.1.name" not in nvml_library.describe(document)
     assert [(piece.profile, piece.start) for piece in card(rig.probe(document)(), 0).mig_slices] == [
         ("1g.5gb", 0),
@@ -106,7 +105,7 @@ def test_slices_behind_a_hole(rig: ProbeBed) -> None:
 )
 def test_a_start_that_needs_a_permission(rig: ProbeBed, function: str) -> None:
     """The slices are known and usable all the same."""
-    document = machine("a30-mig")
+    document = small("a30-mig")
     facts = rig.probe(document, {f"fault.{function}": "4"})()
     want = expected(document)
     for gpu, right in zip(facts.gpus, want.gpus, strict=True):
@@ -116,7 +115,7 @@ def test_a_start_that_needs_a_permission(rig: ProbeBed, function: str) -> None:
 
 def test_mig_mode_that_waits_for_a_reset(rig: ProbeBed) -> None:
     """A card is what it is now; the change to come is a warning."""
-    document = machine("a100-mig-mixed")
+    document = small("a100-mig-mixed")
     facts = rig.probe(document, {"1.mig.pending": "1"})()
     assert card(facts, 1).mig_enabled is False
     assert facts.warnings == (f"{document['gpus'][1]['uuid']}: MIG mode changes at the card's next reset",)
@@ -124,7 +123,7 @@ def test_mig_mode_that_waits_for_a_reset(rig: ProbeBed) -> None:
 
 def test_who_uses_a_card(rig: ProbeBed) -> None:
     """Processes with name, user and container; memory that the driver does not tell is 0."""
-    document = machine("t4-1")
+    document = small("t4-1")
     document["gpus"][0] |= {
         "memoryUsed": 11 * 2**30,
         "processes": [{"pid": 4121, "memory": 10 * 2**30}, {"pid": 4122, "memory": 0}, {"pid": 4123, "memory": 7}],
@@ -146,7 +145,7 @@ def test_who_uses_a_card(rig: ProbeBed) -> None:
 def test_what_the_driver_keeps_is_not_used(tmp_path: Path, missing: tuple[str, ...], used: int) -> None:
     """Version 2 of the call counts it apart; before driver 510 it cannot be told from use."""
     need_gcc()
-    document = machine("t4-1")
+    document = small("t4-1")
     document["gpus"][0]["memoryUsed"] = 300 * MIB
     gpu = card(ProbeBed(tmp_path, nvml_library.build(tmp_path, missing)).probe(document)(), 0)
     assert (gpu.memory_used, gpu.memory) == (used, document["gpus"][0]["memory"])
@@ -162,7 +161,7 @@ def test_an_old_library(tmp_path: Path) -> None:
         "nvmlDeviceGetRemappedRows",
         "nvmlSystemGetCudaDriverVersion_v2",
     )
-    document = machine("dgx1-v100")
+    document = small("dgx1-v100")
     document["gpus"][0]["processes"] = [{"pid": 7, "memory": 5}]
     bed = ProbeBed(tmp_path, nvml_library.build(tmp_path, missing))
     facts = bed.probe(document, numa="sysfs")()
@@ -173,7 +172,7 @@ def test_an_old_library(tmp_path: Path) -> None:
 @pytest.mark.parametrize("code", ["3", "4", "6", "13", "17", "999"])
 def test_a_query_that_fails_costs_its_fact_alone(rig: ProbeBed, code: str) -> None:
     """Each query is optional: with most of them failing the card is still known by UUID, address and model."""
-    document = machine("h100-nvl-2")
+    document = small("h100-nvl-2")
     optional = (
         "MemoryInfo_v2 MemoryInfo ComputeRunningProcesses_v3 ComputeRunningProcesses_v2 RemappedRows MigMode Index "
         "RetiredPagesPendingStatus TotalEccErrors MemoryAffinity CpuAffinity NvLinkState TopologyCommonAncestor"
@@ -197,7 +196,7 @@ def test_a_query_that_fails_costs_its_fact_alone(rig: ProbeBed, code: str) -> No
 )
 def test_a_card_with_bad_memory(rig: ProbeBed, lines: Mapping[str, str], health: str) -> None:
     """The reason stands in words; everything else about the card, and the other card, is as ever."""
-    document = machine("h100-nvl-2")
+    document = small("h100-nvl-2")
     right = expected(document)
     sick = tuple(replace(gpu, health=health) if gpu.index == 0 else gpu for gpu in right.gpus)
     assert rig.probe(document, lines)() == replace(right, gpus=sick)

@@ -15,7 +15,7 @@ import pytest
 from reconciler.errors import ProbeError
 from reconciler.model.host import Gpu, HostFacts
 from tests.fakes import nvml_library
-from tests.fakes.probe_bed import ProbeBed, expected, machine
+from tests.fakes.probe_bed import ProbeBed, expected, small
 
 LOST = "lost: the card does not answer (fell off the bus?)"
 BROKEN_CARD = "00000000:1B:00.0"
@@ -38,7 +38,7 @@ def rig(tmp_path: Path, library: Path) -> ProbeBed:
 
 def hgx() -> dict[str, Any]:
     """Eight cards; the first is at BROKEN_CARD."""
-    document = machine("hgx-h100")
+    document = small("hgx-h100")
     assert document["gpus"][0]["pci"] == BROKEN_CARD
     return document
 
@@ -144,7 +144,7 @@ def test_what_hung_is_given_a_rest(rig: ProbeBed) -> None:
 )
 def test_a_driver_that_fails_as_a_whole(rig: ProbeBed, fault: str, problem: str) -> None:
     """The facts of the kernel are left, with what NVML did as the driver's error."""
-    document = machine("h100-nvl-2")
+    document = small("h100-nvl-2")
     probe = rig.probe(document, {"fault.nvmlInitWithFlags": fault}, numa="sysfs")
     probe.timeout = 5.0
     facts = probe()
@@ -162,7 +162,7 @@ def test_when_nothing_helps(rig: ProbeBed, monkeypatch: pytest.MonkeyPatch) -> N
     dying.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGABRT)\n")
     monkeypatch.setattr("reconciler.actual.local_probe.PROBE", dying)
     with pytest.raises(ProbeError, match=r"^the probe of this machine crashed \(Aborted\)$"):
-        rig.probe(machine("t4-1"))()
+        rig.probe(small("t4-1"))()
 
 
 @contextmanager
@@ -177,7 +177,7 @@ def stuck_process() -> Iterator[subprocess.Popen[bytes]]:
 
 def test_stuck_processes_do_not_pile_up(rig: ProbeBed) -> None:
     """While one lives NVML is not asked; when it is gone, it is."""
-    document = machine("h100-nvl-2")
+    document = small("h100-nvl-2")
     probe = rig.probe(document)
     with stuck_process() as process:
         probe._stuck.append(process)
@@ -189,7 +189,7 @@ def test_stuck_processes_do_not_pile_up(rig: ProbeBed) -> None:
 
 def broken_driver(rig: ProbeBed, faults: Mapping[str, str], *, cards: bool = True) -> HostFacts:
     """Facts of a host whose NVML does not start."""
-    document = machine("h100-nvl-2")
+    document = small("h100-nvl-2")
     if not cards:
         document["gpus"] = []
     return rig.probe(document, faults)()

@@ -9,7 +9,7 @@ from reconciler.engine.protocols import Json
 from reconciler.errors import ConflictError, EngineError, NotFoundError, RefusedError
 
 NEVER = "0001-01-01T00:00:00Z"
-Hook = Callable[[], None]
+Hook = Callable[[], object]
 
 
 def inspect_document(name: str, body: Json, container: str, created: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from reconciler.actual.facts import facts_from_json
 from reconciler.actual.local_probe import LocalProbe
 from reconciler.model.host import EngineFacts, HostFacts
+from reconciler.model.resources import format_cpus, parse_cpus
 from tests.fakes import nvml_library, sys_tree
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -21,6 +22,15 @@ def machine(name: str) -> dict[str, Any]:
     document = json.loads((FIXTURES / "machines" / f"{name}.json").read_text())
     assert isinstance(document, dict)
     return document
+
+
+def small(name: str) -> dict[str, Any]:
+    """A machine file with two CPUs per node: its cards are what matters, and the kernel's files are quickly made."""
+    document = machine(name)
+    groups = [parse_cpus(node["cpus"])[:2] for node in document["numaNodes"]]
+    for node, cpus in zip(document["numaNodes"], groups, strict=True):
+        node["cpus"] = format_cpus(cpus)
+    return document | {"smt": [], "caches": [format_cpus(cpus) for cpus in groups if cpus]}
 
 
 def expected(document: Mapping[str, Any]) -> HostFacts:

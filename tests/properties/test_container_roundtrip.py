@@ -126,7 +126,7 @@ def given_to(draw: st.DrawFn, workload: Workload) -> Allocation:
     uuids = st.lists(UUIDS, min_size=1, max_size=4, unique=True).map(lambda found: tuple(sorted(found)))
     return Allocation(
         gpus=draw(uuids) if isinstance(gpus, WholeGpus) else (),
-        mig=tuple(Slice(uuid, "1g.10gb", 0, f"MIG-{uuid}") for uuid in draw(uuids))
+        mig=tuple(Slice(uuid, "1g.10gb", 0, uuid.replace("GPU", "MIG")) for uuid in draw(uuids))
         if isinstance(gpus, MigSlices)
         else (),
         gpu_nodes=draw(CPUS),
@@ -135,6 +135,7 @@ def given_to(draw: st.DrawFn, workload: Workload) -> Allocation:
         cpus=draw(CPUS),
         exclusive=workload.request.exclusive,
         memory=workload.request.memory,
+        millicpus=0 if workload.request.exclusive else workload.request.millicpus,
         ports=tuple(
             (port.container, port.protocol, port.host or 30000 + number)
             for number, port in enumerate(workload.container.ports)
@@ -161,7 +162,7 @@ def created(draw: st.DrawFn) -> tuple[Workload, InstanceId, Allocation, HostSpec
     return workload, instance, draw(given_to(workload)), draw(HOSTS)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(created())
 def test_created_then_inspected_needs_nothing(made: tuple[Workload, InstanceId, Allocation, HostSpec]) -> None:
     """Same digest, same allocation, no update: for every field, a second plan has nothing to do."""
@@ -200,7 +201,7 @@ def test_created_then_inspected_needs_nothing(made: tuple[Workload, InstanceId, 
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(created(), st.data())
 def test_any_update_is_taken(made: tuple[Workload, InstanceId, Allocation, HostSpec], data: st.DataObject) -> None:
     """What the update call is told turns the limits of one workload into those of another, and then nothing is left."""
@@ -219,7 +220,7 @@ def test_any_update_is_taken(made: tuple[Workload, InstanceId, Allocation, HostS
     assert update_fields(want, decode(document, "lab").limits) == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner)
@@ -236,7 +237,7 @@ def test_no_label_raises(value: object) -> None:
 LABELS = ("cluster", "kind", "name", "index", "generation", "digest", "spec", "allocation", "replaces", "member")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(created())
 def test_one_spelling(made: tuple[Workload, InstanceId, Allocation, HostSpec]) -> None:
     """An allocation has one spelling, which reads back."""

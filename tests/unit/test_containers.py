@@ -1,7 +1,7 @@
 """The codec: what is sent to the Engine, and what is read back from inspect."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -277,6 +277,16 @@ def test_users_labels_are_kept_and_ours_win() -> None:
     assert (labels["team"], labels[PREFIX + "name"]) == ("nlp", "web")
 
 
+def test_the_allocation_label_has_every_field() -> None:
+    """A field that is added to the allocation and forgotten in its label would be lost with the next pass."""
+    full = Allocation(
+        ("g",), (Slice("g", "p", 1, "u"),), (1,), (2,), (3,), (4,), exclusive=False, memory=5, ports=((1, "tcp", 2),),
+        millicpus=6,
+    )  # fmt: skip
+    assert all(getattr(full, field.name) != field.default for field in fields(full))
+    assert decode_allocation(encode_allocation(full)) == full
+
+
 # -- reading back
 
 
@@ -313,7 +323,7 @@ def test_what_was_sent_reads_back_as_ours(instance: InstanceId) -> None:
     "allocation",
     [
         Allocation(),
-        Allocation(exclusive=False, cpus=(0, 2, 4)),
+        Allocation(exclusive=False, cpus=(0, 2, 4), millicpus=1500),
         Allocation(
             gpus=GPUS[:2],
             mig=(Slice(GPUS[3], "1g.10gb", 0, SLICES[0]),),

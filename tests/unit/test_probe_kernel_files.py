@@ -15,7 +15,7 @@ from reconciler.actual.probe import Machine, format_cpus, parse_cpus
 from reconciler.errors import ProbeError
 from reconciler.model.host import HostFacts, Nic, NumaNode
 from tests.fakes import sys_tree
-from tests.fakes.probe_bed import FIXTURES, expected, machine, no_library
+from tests.fakes.probe_bed import FIXTURES, expected, no_library, small
 
 KIB = 1024
 
@@ -212,7 +212,7 @@ def test_users_without_a_name_and_processes_that_are_gone(tmp_path: Path) -> Non
 
 def test_no_driver_is_no_error(tmp_path: Path, without_library: dict[str, str]) -> None:
     """No library and no card: a host without GPUs."""
-    document = machine("cpu-only")
+    document = small("cpu-only")
     sys_tree.make(tmp_path, document)
     facts = LocalProbe(tmp_path / "sys", tmp_path / "proc", environment=without_library)()
     assert facts == expected(document)
@@ -221,7 +221,7 @@ def test_no_driver_is_no_error(tmp_path: Path, without_library: dict[str, str]) 
 
 def test_a_card_without_a_library(tmp_path: Path, without_library: dict[str, str]) -> None:
     """The kernel knows the cards: they are listed by what it says of them, and not offered."""
-    document = machine("h100-nvl-2")
+    document = small("h100-nvl-2")
     sys_tree.make(tmp_path, document)
     facts = LocalProbe(tmp_path / "sys", tmp_path / "proc", environment=without_library)()
     error = "there is an NVIDIA card at 00000000:01:00.0, but no libnvidia-ml.so.1 (kernel module 570.158.01 is loaded)"

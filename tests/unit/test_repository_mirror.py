@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -322,6 +323,24 @@ def test_git_is_missing_for_a_remote(source: Source, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SourceError, match="git is not installed"):
         open_tree(source)
+
+
+def test_another_user_s_remote(source: Source, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git's refusal to serve a repository of another user is told with what to do about it."""
+    monkeypatch.setattr(plumbing, "_KEPT", plumbing._KEPT | {"GIT_TEST_ASSUME_DIFFERENT_OWNER"})
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # of git's own test-suite
+    with pytest.raises(SourceError, match=rf"belongs to another user.*safe\.directory {repo}"):
+        open_tree(source)
+
+
+def test_ssh_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without ssh the line says how to get it."""
+    (tmp_path / "bin").mkdir()
+    for name in ("git", "sh", "env"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or name)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(SourceError, match="ssh is not installed"):
+        open_tree(Source("git@host:a", tmp_path / "state"))
 
 
 def _descriptors() -> tuple[int, str]:
