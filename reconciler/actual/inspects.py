@@ -3,14 +3,16 @@
 A list entry has no limits, cards, restart count or error, and an inspect costs 2 ms: documents are kept by id.
 One is fetched again when the list entry changed (state, health, exit code, name), when its age shows that it was
 started or stopped since the last look (the text ``Up 3 minutes`` itself changes all the time), while it is created or
-restarting and ours, when ``forget`` was called for it, and in rotation, a few in every pass: somebody may have used
+restarting and ours, when ``forget`` was called for it, and in rotation, so that none grows old: somebody may have used
 ``docker update``.
 """
 
+import math
 import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from reconciler.actual.containers import decode
@@ -19,8 +21,8 @@ from reconciler.errors import NotFoundError
 from reconciler.model.host import HostFacts
 from reconciler.model.snapshot import Container
 
-ROTATE = 2
-"""How many documents a pass fetches again, longest not looked at first."""
+FRESH = 600.0
+"""Seconds that a document is believed when nothing happened; each pass fetches its share, the oldest first."""
 
 _MARK = re.compile(r"\(([^)]*)\)")
 _AGE = re.compile(r"(?:(\d+)|About an?|Less than a) (second|minute|hour|day|week|month|year)")
@@ -54,8 +56,9 @@ class _Known:
 class Inspects:
     """The cache of one host; used by one thread at a time. Times are seconds of any clock that never goes back."""
 
-    def __init__(self, rotate: int = ROTATE) -> None:
-        self._rotate = rotate
+    def __init__(self, fresh: float = FRESH) -> None:
+        self._fresh = fresh
+        self._last = -math.inf
         self._known: dict[str, _Known] = {}
         self._forgotten: deque[str] = deque()
         self._lens: tuple[object, ...] = ()
@@ -91,7 +94,9 @@ class Inspects:
                 known.mark = ()  # stands until it was really looked at, whatever fails in between
         due = [key for key, entry in listed.items() if self._stale(entry, now)]
         rest = sorted(self._known.keys() - set(due), key=lambda key: (self._known[key].looked_at, key))
-        return due + rest[: self._rotate]
+        share = len(rest) * (now - self._last) / self._fresh if rest else 0.0
+        self._last = now
+        return due + rest[: math.ceil(min(share, len(rest)))]
 
     def _stale(self, entry: dict[str, Any], now: float) -> bool:
         known = self._known.get(entry["Id"])
@@ -99,7 +104,7 @@ class Inspects:
             return True
         if known.container.ours and known.container.state in {"created", "restarting", "removing"}:
             return True
-        age = least_age(entry.get("Status") or "")
+        age = _read(entry.get("Status") or "")[1]
         return age is not None and age <= now - known.looked_at
 
     def _look(self, reader: Reader, entry: dict[str, Any], lens: Lens, now: float) -> None:
@@ -137,11 +142,16 @@ def least_age(status: str) -> int | None:
     return seconds - 1800 if match[2] not in {"second", "minute"} else seconds
 
 
+@lru_cache(maxsize=4096)  # a pass over many hosts reads the same few texts over and over
+def _read(status: str) -> tuple[tuple[str, ...], int | None]:
+    return tuple(_MARK.findall(status)), least_age(status)
+
+
 def _mark(entry: Mapping[str, Any]) -> tuple[object, ...]:
     """What of a list entry changes only when something happened."""
     return (
         entry.get("State"),
-        tuple(_MARK.findall(entry.get("Status") or "")),
+        _read(entry.get("Status") or "")[0],
         tuple(entry.get("Names") or ()),
         entry.get("ImageID"),
         entry.get("Created"),

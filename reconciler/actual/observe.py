@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.actual.facts import FactsError, facts_from_json
-from reconciler.actual.inspects import ROTATE, Inspects, Lens
+from reconciler.actual.inspects import FRESH, Inspects, Lens
 from reconciler.engine.protocols import Reader
 from reconciler.errors import ReconcilerError, UnreachableError
 from reconciler.model.host import EngineFacts, HostFacts, HostSpec
@@ -45,13 +45,13 @@ class Observer:
         *,
         deadline: float = DEADLINE,
         probe_period: float = PROBE_PERIOD,
-        rotate: int = ROTATE,
+        fresh: float = FRESH,
         clock: Clock = time.monotonic,
     ) -> None:
         self._connect = connect
         self._facts = _Facts(probe, probe_period, clock)
         self._deadline = deadline
-        self._rotate = rotate
+        self._fresh = fresh
         self._clock = clock
         self._hosts: dict[str, _Host] = {}
 
@@ -74,7 +74,7 @@ class Observer:
 
     def _host(self, spec: HostSpec) -> "_Host":
         if spec.name not in self._hosts:
-            self._hosts[spec.name] = _Host(spec, self._connect, self._facts, Inspects(self._rotate), self._clock)
+            self._hosts[spec.name] = _Host(spec, self._connect, self._facts, Inspects(self._fresh), self._clock)
         return self._hosts[spec.name]
 
     def _part(self, stay: dict[str, str]) -> None:

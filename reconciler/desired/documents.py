@@ -144,7 +144,9 @@ class _Builder:
         try:
             self._read()
         except _TooManyError:
-            self.problems.append(Problem(self.file, 0, 0, f"more than {MAX_PROBLEMS} problems; the rest is not read"))
+            last = self.problems[-1]
+            message = f"more than {MAX_PROBLEMS} problems; the rest is not read"
+            self.problems.append(Problem(self.file, last.line, last.column, message))
         return tuple(self.documents), tuple(self.problems)
 
     def _read(self) -> None:

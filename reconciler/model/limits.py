@@ -6,8 +6,6 @@ from reconciler.model.resources import format_cpus
 from reconciler.model.snapshot import Limits
 from reconciler.model.workload import Allocation, Workload
 
-RESTART_POLICIES = {"always": "always", "never": "no", "on-failure": "on-failure"}
-
 
 def limits_for(workload: Workload, allocation: Allocation) -> Limits:
     """What inspect should show of a container of ``workload`` that was given ``allocation``."""
@@ -18,7 +16,7 @@ def limits_for(workload: Workload, allocation: Allocation) -> Limits:
         memory=request.memory,
         nano_cpus=0 if request.exclusive else request.millicpus * 1_000_000,
         pids=workload.pids,
-        restart=RESTART_POLICIES[workload.restart],
+        restart=workload.restart,
     )
 
 

@@ -245,8 +245,9 @@ class Rollout:
 class Workload:
     """One App, Task or LocalService.
 
-    ``container`` holds the *recreate* fields; ``request.cpus`` and ``.memory``, ``pids`` and ``restart`` are the
-    *update* fields, changed in place; the rest is *scheduling* and restarts nothing. ``source`` is ``file:line``.
+    ``container`` holds the *recreate* fields; cores and memory of ``request``, ``pids`` and ``restart`` (Docker's word)
+    are the *update* fields, changed in place; the rest is *scheduling* and restarts nothing. ``source`` is
+    ``file:line``.
     """
 
     kind: Kind

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from reconciler.model.limits import RESTART_POLICIES
 from reconciler.model.plan import Step, StepKind
 from reconciler.model.workload import Kind, Workload
 from reconciler.planner.diff import Found
@@ -36,7 +35,7 @@ def bring_up(workload: Workload, one: Found) -> list[Step]:
 
 def revive(workload: Workload, one: Found) -> list[Step]:
     """Start an exited container again, with the restart policy that a stop-first replacement took from it."""
-    policy = RESTART_POLICIES[workload.restart]
+    policy = workload.restart
     right = one.container.limits.restart == policy
     steps = [] if right else [update(one, (("RestartPolicy", {"Name": policy, "MaximumRetryCount": 0}),))]
     steps.append(_on(StepKind.START, one))

@@ -3,7 +3,7 @@
 from reconciler.model.host import Gpu, HostFacts
 from reconciler.model.resources import format_cpus, format_memory
 from reconciler.report.lines import Page, Part, Span, Style
-from reconciler.report.names import card_label
+from reconciler.report.names import card_label, model_name
 
 
 def facts_text(facts: HostFacts, *, width: int | None, color: bool) -> str:
@@ -75,6 +75,6 @@ def _gpu(gpu: Gpu) -> list[Part]:
     peers = sum(link.nvlinks > 0 for link in gpu.links)
     links = f"{max((link.nvlinks for link in gpu.links), default=0)} to {peers}" if peers else "none"
     mig = "".join(f" {one.profile}@{one.start}" for one in gpu.mig_slices)
-    model = f"{gpu.model} (MIG:{mig or ' no slices'})" if gpu.mig_enabled else gpu.model
+    model = model_name(gpu.model) + (f" (MIG:{mig or ' no slices'})" if gpu.mig_enabled else "")
     health = Span(gpu.health, Style.PLAIN if gpu.health == "ok" else Style.WARN)
     return [card_label(gpu, gpu.uuid), gpu.pci, model, format_memory(gpu.memory), _node(gpu.numa_node), links, health]

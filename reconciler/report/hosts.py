@@ -8,10 +8,10 @@ from reconciler.model.resources import format_cpus, format_memory
 from reconciler.model.snapshot import Container, Reach, Snapshot
 from reconciler.report.facts import driver_name
 from reconciler.report.lines import Page, Part, Span, Style
-from reconciler.report.names import card_label, numa_name, since_name
+from reconciler.report.names import card_label, clock_name, model_name, numa_name
 from reconciler.report.survey import Amount, Card, Survey, owned_cpus, survey
 
-HEAD = ("numa", "card", "model", "memory", "held by", "since")
+HEAD = ("numa", "card", "model", "memory", "held by", "since (utc)")
 
 
 def hosts_text(snapshot: Snapshot, *, width: int | None, color: bool, wide: bool) -> str:
@@ -38,9 +38,8 @@ def _host(page: Page, seen: Survey, *, wide: bool) -> None:
         return
     if facts.driver_error:
         page.add(Span(facts.driver_error, Style.WARN), indent=2)
-    cards = f"{seen.free_cards} of {len(seen.cards)} cards free, " if seen.cards else "no cards, "
     memory = f"{format_memory(seen.memory.free)} of {format_memory(seen.memory.total)} memory free"
-    page.add(f"{cards}{_cpus_name(seen.cpus)}, {memory}, {driver_name(facts)}", indent=2)
+    page.add(f"{_cards_name(seen)}, {_cpus_name(seen.cpus)}, {memory}, {driver_name(facts)}", indent=2)
     for node in seen.nodes:
         if not node.gpu_memory:
             where = f" (socket {node.socket})" if node.socket is not None else ""
@@ -60,6 +59,16 @@ def _standing(seen: Survey) -> str:
     return ", ".join(parts)
 
 
+def _cards_name(seen: Survey) -> str:
+    if not seen.cards:
+        return "no cards"
+    slices = [held for card in seen.cards for _, held in card.slices]
+    free = sum(all(by.kind == "process" for by in held) for held in slices)
+    return f"{seen.free_cards} of {len(seen.cards)} cards free" + (
+        f", {free} of {len(slices)} slices" if slices else ""
+    )
+
+
 def _cpus_name(cpus: Amount) -> str:
     kept = f" ({cpus.reserved} reserved)" if cpus.reserved else ""
     return f"{cpus.free} of {cpus.total} CPUs free{kept}"
@@ -74,7 +83,7 @@ def _rows(seen: Survey, *, wide: bool) -> list[list[Part]]:
     for card in seen.cards:
         gpu = card.gpu
         node = "?" if gpu.numa_node is None else str(gpu.numa_node)
-        whole = (node, card_label(gpu, gpu.uuid), gpu.model, format_memory(gpu.memory))
+        whole = (node, card_label(gpu, gpu.uuid), model_name(gpu.model), format_memory(gpu.memory))
         rows += _block(whole, _whole_holders(card), gpu.uuid, wide=wide)
         for one, held in card.slices:
             named = [_named(by) for by in held if by.kind != "process"]
@@ -96,8 +105,8 @@ def _whole_holders(card: Card) -> list[tuple[Part, str]]:
     """What stands beside a card: who holds it, or why nobody may, or that it is free."""
     if card.state == "free":
         return [(Span("free", Style.ADD), ""), *map(_named, card.holders)]
-    note: list[tuple[Part, str]] = [(Span(f"{card.state}: {card.note}", Style.WARN), "")] if card.note else []
     shown = [by for by in card.holders if not card.slices or by.kind == "process"]
+    note: list[tuple[Part, str]] = [(Span(f"{card.state}: {card.note}", Style.WARN), "")] if card.note else []
     return [*note, *map(_named, shown)] or [(card.state, "")]
 
 
@@ -105,12 +114,12 @@ def _named(by: Holder) -> tuple[Part, str]:
     """A holder in words, and since when it runs."""
     state = "" if by.state in {"", "running"} else f", {by.state}"
     if by.kind == "ours":
-        return f"{by.name} ({f'owner {by.user}' if by.user else 'no owner'}{state})", since_name(by.since)
+        return f"{by.name} ({f'owner {by.user}' if by.user else 'no owner'}{state})", clock_name(by.since)
     if by.kind == "process":
         user = f" of {by.user}" if by.user else ""
         return Span(f"process {by.name}{user} (pid {by.pid}, {format_memory(by.memory)}, {by.how})", Style.WARN), ""
     user = f" of {by.user}" if by.user else ""
-    return f"container {by.name}{user} ({by.how}{state})", since_name(by.since)
+    return f"container {by.name}{user} ({by.how}{state})", clock_name(by.since)
 
 
 def _containers(page: Page, containers: tuple[Container, ...]) -> None:

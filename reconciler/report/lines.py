@@ -128,7 +128,7 @@ class Page:
     def table(self, rows: Sequence[Sequence[Part]], indent: int = 0) -> None:
         """Rows in columns; the first row is the head. Too wide for the page, the widest columns are wrapped."""
         grid = [[line_of((cell,)) for cell in row] for row in rows]
-        widths = _fit([[cells(plain(cell)) for cell in row] for row in grid], self.width, indent)
+        widths = _fit(grid, self.width, indent)
         for row in grid:
             self._row([wrap(cell, size, 0) for cell, size in zip(row, widths, strict=True)], widths, indent)
 
@@ -153,18 +153,19 @@ class Page:
 
 
 GAP = 2
-NARROWEST = 12
 
 
-def _fit(sizes: list[list[int]], width: int | None, indent: int) -> list[int]:
-    """Column widths: natural ones, the widest made narrower until the row fits."""
-    widths = [max(column) for column in zip(*sizes, strict=True)]
+def _fit(grid: list[list[Line]], width: int | None, indent: int) -> list[int]:
+    """Column widths: natural ones, the widest made narrower until the row fits. No column cuts a word."""
+    columns = [[plain(cell) for cell in column] for column in zip(*grid, strict=True)]
+    widths = [max(map(cells, column)) for column in columns]
     if width is None:
         return widths
+    floors = [max((cells(word) for text in column for word in text.split()), default=0) for column in columns]
     room = width - indent - GAP * (len(widths) - 1)
     while sum(widths) > room:
-        widest = max(range(len(widths)), key=lambda at: widths[at])
-        if widths[widest] <= NARROWEST:
+        wide = [at for at, size in enumerate(widths) if size > floors[at]]
+        if not wide:
             break
-        widths[widest] -= 1
+        widths[max(wide, key=lambda at: widths[at])] -= 1
     return widths

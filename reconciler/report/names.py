@@ -28,6 +28,12 @@ class Cards:
             for one in slices
         )
 
+    def brief(self, allocation: Allocation) -> str:
+        """``0-1 NUMA 0``, ``1g.10gb of 3 NUMA 1``: for a table."""
+        parts = [f"{one.profile} of {card_label(self._gpus.get(one.gpu), one.gpu)}" for one in allocation.mig]
+        parts += [self._labels(list(allocation.gpus))] if allocation.gpus else []
+        return " ".join(filter(None, (", ".join(parts), nodes_name(allocation.gpu_nodes) if parts else "")))
+
     def _kind(self, uuid: str) -> str:
         gpu = self._gpus.get(uuid)
         return f" ({gpu.model}, {numa_name(gpu.numa_node)})" if gpu else ""
@@ -91,6 +97,16 @@ def since_name(stamp: str) -> str:
     day, _, clock = stamp.partition("T")
     zone = " UTC" if clock.endswith("Z") else ""
     return f"{day} {clock.removesuffix('Z').partition('.')[0]}{zone}".strip()
+
+
+def clock_name(stamp: str) -> str:
+    """The same without its zone, for a column whose head names it."""
+    return since_name(stamp).removesuffix(" UTC")
+
+
+def model_name(model: str) -> str:
+    """A card's model without its maker, for a table: ``A100-SXM4-80GB``."""
+    return model.removeprefix("NVIDIA ")
 
 
 def short(identifier: str) -> str:

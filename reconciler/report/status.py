@@ -8,11 +8,11 @@ from reconciler.model.snapshot import Container, Snapshot
 from reconciler.model.workload import InstanceId
 from reconciler.report.document import allocation_json
 from reconciler.report.lines import Page, Part, Span, Style
-from reconciler.report.names import Cards, cores_name, short, since_name
-from reconciler.report.text import steps_text, symbol_of, title
+from reconciler.report.names import Cards, clock_name, cores_name, short
+from reconciler.report.text import steps_text, subject_of, symbol_of, title
 
 Select = Callable[[str, InstanceId], bool]
-HEAD = ("instance", "host", "state", "cards", "since", "owner")
+HEAD = ("instance", "host", "state", "cards", "since (utc)", "owner")
 
 
 def status_text(plan: Plan, snapshot: Snapshot, select: Select, *, width: int | None, color: bool, wide: bool) -> str:
@@ -90,8 +90,8 @@ def _row(placed: Placed, cards: Cards, boxes: Mapping[str, Container], *, wide: 
         str(placed.instance),
         placed.host,
         Span(state, Style.PLAIN if good else Style.WARN),
-        cards.slices(given.mig) if given.mig else cards.whole(given.gpus),
-        since_name(placed.since),
+        (cards.slices(given.mig) or cards.whole(given.gpus)) if wide else cards.brief(given),
+        clock_name(placed.since),
         placed.owner,
     ]
     return [*row, cores_name(given), short(placed.container)] if wide else row
@@ -109,7 +109,7 @@ def _sections(page: Page, plan: Plan, select: Select) -> None:
         for one in plan.waiting
         if one.instance is None or select("", one.instance)
     ]
-    drift = [(f"{one.instance or ''} on {one.host}".strip(), one.message) for one in plan.drift]
+    drift = [(subject_of(one), one.message) for one in plan.drift]
     guard = [("", plan.guard)] if plan.guard else []
     for name, notes in (("Changing", changing), ("Pending", pending), ("Waiting", guard + waiting), ("Drift", drift)):
         if notes:

@@ -112,7 +112,8 @@ def _card(view: HostView, gpu: Gpu, held: tuple[Holder, ...]) -> Card:
     if gpu.mig_enabled:
         return Card(gpu, "sliced", held, slices, "" if slices else "MIG is on, no slices are cut")
     if busy:
-        return Card(gpu, "busy", held, slices, busy)
+        known = any(by.kind == "process" for by in held)
+        return Card(gpu, "busy", held, slices, "in use outside its containers" if known else busy)
     if view.spec.gpu_mode is not GpuMode.MANAGED:
         return Card(gpu, "held" if held else view.spec.gpu_mode.value, held, slices)
     return Card(gpu, "held" if any(by.kind != "process" for by in held) else "free", held, slices)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from reconciler.model.plan import Action, ActionKind, Order, Pending, Plan
+from reconciler.model.plan import Action, ActionKind, Drift, Order, Pending, Plan
 from reconciler.model.snapshot import Snapshot
 from reconciler.model.workload import Allocation
 from reconciler.report.changes import change_text, expand
@@ -123,9 +123,10 @@ def existing_text(action: Action) -> str:
     if old is None:
         return ""
     since = since_name(old.since)
-    when = f"since {since}" if since else "never started"
-    if old.state in GONE and since:
-        when = f"{old.state}, started {since}"
+    if old.state in GONE:
+        when = f"{old.state}, started {since}" if since else f"{old.state}, never started"
+    else:
+        when = f"since {since}" if since else old.state
     where = f" on {old.host}" if old.host != action.host else ""
     return f"{when}{where}, {owner_text(action)}"
 
@@ -192,12 +193,17 @@ def pending_lines(page: Page, pending: Pending) -> None:
         page.field("nearest", f"{pending.nearest.host} lacks {pending.nearest.lacks}", indent=BODY)
 
 
+def subject_of(drift: Drift) -> str:
+    """What a drift is about: an instance on a host, or the host."""
+    return f"{drift.instance} on {drift.host}" if drift.instance else drift.host
+
+
 def _notes(page: Page, plan: Plan) -> None:
     if plan.guard:
         page.blank()
         page.add(Span(plan.guard, Style.WARN), indent=INDENT)
     _section(page, "Waiting", ((str(one.instance or ""), one.reason) for one in plan.waiting))
-    _section(page, "Drift", ((f"{one.instance or ''} on {one.host}".strip(), one.message) for one in plan.drift))
+    _section(page, "Drift", ((subject_of(one), one.message) for one in plan.drift))
     _section(page, "Warnings", (("", warning) for warning in plan.warnings))
 
 

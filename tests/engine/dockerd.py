@@ -158,6 +158,8 @@ class Bed:
     def daemon_signal(self, number: signal.Signals) -> None:
         """Send a signal to dockerd itself (STOP freezes it, CONT lets it go on)."""
         self.run(["kill", f"-{number.name.removeprefix('SIG')}", (self.directory / "pid").read_text().strip()])
+        if number is signal.SIGCONT and self._dockerd is not None:
+            self._dockerd.send_signal(number)  # nsenter stops with its child, and has to be woken itself
 
     def kill(self) -> None:
         """SIGKILL dockerd; the containers live on (live-restore)."""

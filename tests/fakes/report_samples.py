@@ -1,5 +1,7 @@
 """A small fleet and a plan with each kind of action, for the tests of what people and programs get to read."""
 
+from dataclasses import replace
+
 from reconciler.model.host import Gpu, GpuProcess, HostFacts, HostSpec, HostState, Link, MigSlice, Nic, NumaNode
 from reconciler.model.plan import (
     Action,
@@ -31,11 +33,10 @@ def instance(text: str) -> InstanceId:
     return InstanceId.parse(text)
 
 
-def card(index: int, node: int | None, **more: object) -> Gpu:
+def card(index: int, node: int | None) -> Gpu:
     """An A100 of the first host."""
     link = Link("GPU-000", 12, "bridge") if index == 1 else Link("GPU-001", 12, "bridge")
-    base = Gpu(f"GPU-00{index}", A100, 80 * GIB, index, f"00000000:0{index}:00.0", 0, (), node, (link,))
-    return Gpu(**{name: more.get(name, getattr(base, name)) for name in Gpu.__slots__})
+    return Gpu(f"GPU-00{index}", A100, 80 * GIB, index, f"00000000:0{index}:00.0", 0, (), node, (link,))
 
 
 SLICES = (MigSlice("MIG-a", "1g.10gb", 0, "GPU-003"), MigSlice("MIG-b", "3g.40gb", 4, "GPU-003"))
@@ -50,9 +51,9 @@ FACTS = HostFacts(
     gpus=(
         card(0, 0),
         card(1, 0),
-        card(2, 1, memory_used=61 * GIB, processes=(OUTSIDER,)),
-        card(3, 1, mig_enabled=True, mig_slices=SLICES),
-        card(4, None, health="fell off the bus (GPU is lost)"),
+        replace(card(2, 1), memory_used=61 * GIB, processes=(OUTSIDER,)),
+        replace(card(3, 1), mig_enabled=True, mig_slices=SLICES),
+        replace(card(4, None), health="fell off the bus (GPU is lost)"),
         card(5, 1),
     ),
     smt=((0, 1), (2, 3)),

@@ -66,7 +66,7 @@ def app(
 def task(name: str, run: str = "r1", **more: Any) -> Workload:
     """A Task."""
     base = app(name, **more)
-    return replace(base, kind=Kind.TASK, run=run, restart="never")
+    return replace(base, kind=Kind.TASK, run=run, restart="no")
 
 
 def desired(workloads: Iterable[Workload], views: Iterable[HostView] = (), **more: Any) -> Desired:

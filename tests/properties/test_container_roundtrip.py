@@ -153,7 +153,7 @@ def created(draw: st.DrawFn) -> tuple[Workload, InstanceId, Allocation, HostSpec
         draw(CONTAINERS),
         draw(REQUESTS),
         pids=draw(st.none() | st.integers(1, 10_000)),
-        restart=draw(st.sampled_from(["always", "never", "on-failure"])),
+        restart=draw(st.sampled_from(["always", "no", "on-failure"])),
         run=instance.run,
         owner=draw(st.just("") | TEXT),
         labels=tuple(draw(st.dictionaries(NAMES, TEXT, max_size=2)).items()),

@@ -243,7 +243,7 @@ def test_endless_problems_end() -> None:
     """After a hundred problems the rest of the file is not read."""
     problems = parse(b"a: 1\n" * 10_000, "a.yaml")[1]
     assert len(problems) == MAX_PROBLEMS + 1
-    assert str(problems[-1]) == f"a.yaml: more than {MAX_PROBLEMS} problems; the rest is not read"
+    assert str(problems[-1]) == f"a.yaml:101:1: more than {MAX_PROBLEMS} problems; the rest is not read"
 
 
 @pytest.mark.parametrize("piece", ["[", "{", "'", '"', "- ", "&a ", "!a ", "a: \n ", "[]: ", "\n", "%", "|\n", "? "])

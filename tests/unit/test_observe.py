@@ -1,6 +1,7 @@
 """Looking at hosts again and again: what is asked, what is kept, and what a host that does not answer costs."""
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -38,9 +39,9 @@ def spec(name: str = "h", **fields: object) -> HostSpec:
     return replace(HostSpec(name, "sim://", facts_json=json.dumps(facts_to_json(facts()))), **fields)  # type: ignore[arg-type]  # a test's shorthand
 
 
-def observer(engine: FakeEngine, clock: Callable[[], float] | None = None, rotate: int = 0) -> Observer:
-    """An observer of one host whose rotation can be left out of the picture."""
-    return Observer(lambda _: engine, rotate=rotate, clock=clock or Clock())
+def observer(engine: FakeEngine, clock: Callable[[], float] | None = None, fresh: float = math.inf) -> Observer:
+    """An observer of one host; documents stay fresh for ever unless a test says how long."""
+    return Observer(lambda _: engine, fresh=fresh, clock=clock or Clock())
 
 
 def only(snapshot: Snapshot) -> HostView:
@@ -152,19 +153,22 @@ def test_a_forgotten_one_stays_forgotten_until_it_was_seen() -> None:
     assert only(looking.observe([spec()], "lab")).containers[0].limits.memory == 7
 
 
-def test_rotation() -> None:
-    """A few are looked at in every pass, the longest not looked at first, so that nothing stays unseen for ever."""
+@pytest.mark.parametrize(("interval", "counts"), [(20, [2, 2, 2]), (1, [1, 1, 1, 1, 1]), (1000, [5, 5])])
+def test_rotation(interval: float, counts: list[int]) -> None:
+    """Each pass looks at its share, the longest not looked at first, so that no document grows old."""
     engine, clock = FakeEngine(), Clock()
     made = [engine.add(f"c{number}", BODY) for number in range(5)]
-    looking = observer(engine, clock, rotate=2)
+    looking = observer(engine, clock, fresh=60)
     looking.observe([spec()], "lab")
+    for container in made:
+        engine.status[container] = "Up 2 hours"
     engine.calls.clear()
     seen = []
-    for _ in range(3):
-        clock.now += 1
+    for _ in counts:
+        clock.now += interval
         looking.observe([spec()], "lab")
         seen.append(inspected(engine))
-    assert [len(one) for one in seen] == [2, 2, 2]
+    assert [len(one) for one in seen] == counts
     assert {one for few in seen for one in few} == set(made)
 
 
