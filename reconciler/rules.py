@@ -21,8 +21,10 @@ VARIABLES: Mapping[str, frozenset[str]] = {
 }
 MAX_RULE = 2_000  # characters
 MAX_NESTING = 50
+MAX_MACROS = 2  # inside one another: the time of an evaluation is a power of them
 _STRING = re.compile(r"""[rR]?("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""")
 _BOUND = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
+_MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(")
 _MEMBER = re.compile(r"(?<![\w.])(host|workload)\s*\.\s*([A-Za-z_]\w*)")
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _WHERE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
@@ -104,11 +106,18 @@ def _cel() -> ModuleType:
 
 
 def _check_nesting(bare: str) -> None:
-    depth = 0
+    """Parentheses for the parser's stack; macros over lists inside one another for its time."""
+    macros = {match.end() - 1 for match in _MACRO.finditer(bare)}
+    opened: list[bool] = []  # of each open bracket: whether a macro over a list opened it
     for offset, char in enumerate(bare):
-        depth += (char in "([{") - (char in ")]}")
-        if depth > MAX_NESTING:
+        if char in "([{":
+            opened.append(offset in macros)
+        elif char in ")]}" and opened:
+            opened.pop()
+        if len(opened) > MAX_NESTING:
             raise RuleError(f"nested more than {MAX_NESTING} deep", *_place(bare, offset))
+        if sum(opened) > MAX_MACROS:
+            raise RuleError(f"more than {MAX_MACROS} macros over lists inside one another", *_place(bare, offset))
 
 
 def _check_names(bare: str, references: Mapping[str, list[str]]) -> None:

@@ -74,7 +74,10 @@ def _carry_out(wiring: Wiring, journal: Journal, seen: Pass) -> int:
     finally:
         hands.shutdown()
         hands.close()
-    return settled_code(settings, last, late=expired() and (last.plan.moving or hands.busy))
+    code = settled_code(settings, last, late=expired() and (last.plan.moving or hands.busy))
+    if code == DONE and seen.plan.actions and not (settings.json or settings.markdown):
+        print_text(f"Settled: {last.plan.unchanged} as git wants them, {len(last.plan.pending)} pending.\n")
+    return code
 
 
 def show(settings: Settings, seen: Pass, where: Screen) -> None:

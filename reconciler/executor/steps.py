@@ -20,6 +20,9 @@ from reconciler.model.plan import Action, Step, StepKind
 from reconciler.model.snapshot import Container
 from reconciler.model.workload import Allocation, SecretRef, Workload
 
+LOOK_AGAIN = 0.01
+"""Seconds between two looks at what must appear."""
+
 Progress = Callable[[str, str], None]
 """Gets a host and a short line for people."""
 
@@ -60,6 +63,14 @@ class Patience:
         self.left = max(0.0, self.left - (time.monotonic() - before))
         return done
 
+    def pause(self, seconds: float) -> bool:
+        """Wait a moment; false when nothing is left to wait."""
+        if self.left <= 0:
+            return False
+        time.sleep(min(seconds, self.left))
+        self.left = max(0.0, self.left - seconds)
+        return True
+
 
 def carry_out(context: Context, host: HostPass, run: Run, step: Step, patience: Patience) -> bool:
     """Issue one step; false when it goes on after the pass. Raises EngineError, SecretError and SourceError."""
@@ -70,7 +81,7 @@ def carry_out(context: Context, host: HostPass, run: Run, step: Step, patience: 
         case StepKind.STOP:
             return _stop(context, host, run, target, patience)
         case StepKind.CREATE:
-            run.created = _create(context, host, run, step.name)
+            run.created = _create(context, host, run, step.name, patience)
         case StepKind.FILES:
             _files(context, host, run, target)
         case StepKind.START:
@@ -117,7 +128,7 @@ def _has_image(host: HostPass, image: str) -> bool:
     return True
 
 
-def _create(context: Context, host: HostPass, run: Run, name: str) -> str:
+def _create(context: Context, host: HostPass, run: Run, name: str, patience: Patience) -> str:
     """Make the container; its id. The name is the lock: when it is taken, what took it is looked at."""
     action, workload = run.action, _workload(run.action)
     container = workload.container
@@ -141,17 +152,22 @@ def _create(context: Context, host: HostPass, run: Run, name: str) -> str:
     try:
         made = host.writer.create(name, body)
     except ConflictError as error:
-        made = _adopt(host, action, name, error)
+        made = _adopt(host, action, name, error, patience)
     context.jobs.take(("pull", host.name, container.image))
     context.touched(host.name, made)
     return made
 
 
-def _adopt(host: HostPass, action: Action, name: str, error: ConflictError) -> str:
-    """The id of the container that has the name, when it is the one that was to be made."""
+def _adopt(host: HostPass, action: Action, name: str, error: ConflictError, patience: Patience) -> str:
+    """The id of the container that has the name, when it is the one that was to be made.
+
+    The Engine gives a name away a moment before it shows the container.
+    """
     found = host.inspect(name)
+    while found is None and patience.pause(LOOK_AGAIN):
+        found = host.inspect(name)
     if found is None:
-        raise RefusedError(host.name, f"{error.message}; it is gone now: the next pass looks again") from error
+        raise RefusedError(host.name, f"{error.message}; it cannot be seen: the next pass looks again") from error
     holder = found[0]
     if holder.ours is None:
         why = holder.note or "it is not ours and is left alone"

@@ -11,7 +11,7 @@ from reconciler.report.text import action_lines, pending_lines, summary_line, sy
 
 # GitHub refuses a comment of more than 65,536 characters.
 LIMIT = 60_000
-_ACTIVE = str.maketrans({char: f"\\{char}" for char in "\\`*_{}[]()#+-.!|~<>"})
+_ACTIVE = str.maketrans({char: f"\\{char}" for char in "\\`*_[]#!|~<>"})
 
 
 def plan_markdown(plan: Plan, snapshot: Snapshot, *, wide: bool = False) -> str:

@@ -1,5 +1,6 @@
 """A real Engine for the test run, and the two implementations of the Protocols side by side."""
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -10,7 +11,7 @@ import pytest
 
 from reconciler.engine.open import open_engine
 from reconciler.engine.simulated import Machine
-from tests.engine.dockerd import IMAGE, Bed
+from tests.engine.dockerd import IMAGE, Bed, sweep
 from tests.fakes.door import Door
 
 REAL = (pytest.mark.engine, pytest.mark.xdist_group("engine"))
@@ -33,14 +34,14 @@ def bed() -> Iterator[Bed]:
     lacking = [name for name in ("dockerd", "docker-init", "busybox", "nsenter") if shutil.which(name) is None]
     if (lacking or os.geteuid() != 0) and not os.environ.get("RECONCILER_TEST_ALL"):
         pytest.skip(f"needs root and {', '.join(lacking) or 'nothing else'}: scripts/test installs it")
+    sweep()
     directory = Path(tempfile.mkdtemp(prefix="bed-"))  # short: a socket's path has at most 107 characters
-    bed = Bed(directory)
     try:
-        bed.start()
-        bed.import_image()
-        yield bed
+        with contextlib.closing(Bed(directory)) as bed:
+            bed.start()
+            bed.import_image()
+            yield bed
     finally:
-        bed.close()
         shutil.rmtree(directory)
 
 

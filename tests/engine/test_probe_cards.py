@@ -88,6 +88,22 @@ def test_a_cards_own_memory_is_no_node_to_hang_on(rig: ProbeBed) -> None:
     assert card(rig.probe(document, {"0.node": "1"}, numa="sysfs")(), 0).numa_node == 0
 
 
+def test_a_node_that_the_host_does_not_have(rig: ProbeBed) -> None:
+    """A device tree that names a node which is not online leaves the card's node unknown."""
+    probe = rig.probe(small("t4-1"))
+    sys_tree.write(rig.root / "sys/bus/pci/devices/0000:00:07.0/numa_node", "9")
+    assert card(probe(), 0).numa_node is None
+
+
+def test_links_into_switches_need_both_ends(rig: ProbeBed) -> None:
+    """A card whose links are down is joined by none, whichever side is asked; the others keep all of theirs."""
+    document = small("hgx-h100")
+    first, *others = rig.probe(document, {"0.fault.nvmlDeviceGetNvLinkState": "3"})().gpus
+    assert {link.nvlinks for link in first.links} == {0}
+    assert [sorted({link.nvlinks for link in gpu.links}) for gpu in others] == [[0, 18]] * 7
+    assert {link.nvlinks for gpu in others for link in gpu.links if link.peer == first.uuid} == {0}
+
+
 def test_slices_behind_a_hole(rig: ProbeBed) -> None:
     """An index without a MIG device does not end the search, and each slice tells its start."""
     document = small("a100-mig-mixed")

@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,10 +41,7 @@ resources: {cpus: 0.5, cpuPolicy: shared, gpus: {mig: 1g.10gb}}
 placementPolicy: {type: RULE_BASED, rule: "host.gpus >= 4 && 'a' in host.tags"}
 run: nightly
 """,
-    LOCAL_SERVICE
-    + "network: host\npid: host\ngpus: x\n---\n"
-    + HOST
-    + "tags: [a]\nreserved: {cpus: 0-1, memory: 8Gi}\n",
+    LOCAL_SERVICE + "network: host\npid: host\n---\n" + HOST + "tags: [a]\nreserved: {cpus: 0-1, memory: 8Gi}\n",
     CLUSTER
     + """defaults: {env: {Z: z}, resources: {memory: 1Gi}}
 prune: {enabled: true, maxFraction: 0.3}
@@ -139,7 +137,7 @@ def _retyped(data: bytes, chance: random.Random) -> bytes:
     value = chance.choice(documents)
     for _ in range(chance.randint(1, 3)):
         container, key = chance.choice(list(_places(value)))
-        container[key] = chance.choice(VALUES)
+        container[key] = deepcopy(chance.choice(VALUES))
     return "\n---\n".join(json.dumps(document) for document in documents).encode()
 
 

@@ -287,10 +287,18 @@ def test_a_taken_name(labels: dict[str, str], text: str) -> None:
 
 
 def test_a_name_that_is_free_again() -> None:
-    """Taken when asked, gone when looked at: the next pass tries again."""
-    world = World()
+    """Taken when asked, and nothing to be seen: the next pass tries again."""
+    world = World(patience=0.0)
     world.engine.errors["create"] = [ConflictError("h", "the name is in use", 409)]
-    assert "the next pass looks again" in world.one(make()).error
+    assert "the next pass looks again" in world.one(make(None, CREATE)).error
+
+
+def test_a_name_is_taken_before_its_holder_is_shown() -> None:
+    """The Engine gives a name away a moment before inspect finds the container: that moment is waited for."""
+    world = World()
+    world.engine.add(NAME, a_body(), state="created")
+    world.engine.errors["inspect_container"] = [NotFoundError("h", "No such container", 404)] * 3
+    assert world.one(make(), snapshot=World().snapshot()).error == ""
 
 
 def test_a_create_without_its_image() -> None:

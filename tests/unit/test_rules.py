@@ -39,6 +39,8 @@ SEEN: dict[str, Any] = {
         ("host.name.matches('^gpu-[0-9]+$')", True),
         ("workload.kind == 'app' ? host.gpus > 1 : true", True),
         ("host.name == 'hst.gpuz'", False),
+        ("['x', 'y'].exists(a, host.tags.all(b, a != b))", True),
+        ("host.tags.exists(a, a == 'a100') && host.tags.exists(a, a == 'gpu-01')", True),
     ],
 )
 def test_rules_over_a_host(rule: str, expected: bool) -> None:
@@ -61,6 +63,7 @@ def test_rules_over_a_host(rule: str, expected: bool) -> None:
         ("", (1, 1), "syntax error"),
         ("(" * (MAX_NESTING + 1), (1, MAX_NESTING + 1), "nested more than"),
         ("x" * (MAX_RULE + 1), (0, 0), "longer than"),
+        ("[1].all(a, [1].all(b, [1].all(c, true)))", (1, 30), "more than 2 macros over lists inside one another"),
     ],
 )
 def test_faults_are_found_when_compiling(rule: str, place: tuple[int, int], message: str) -> None:

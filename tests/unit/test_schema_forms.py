@@ -1,39 +1,9 @@
 """The form of every field: what is accepted, what is refused, and what is said then."""
 
-from collections.abc import Mapping
-
 import pytest
 
-from reconciler.desired.resolve import Cache, resolve
-from reconciler.errors import SpecError
-from tests.fakes.trees import APP, CLUSTER, HOST, LOCAL_SERVICE, TASK, tree
-
-BASES = {"App": APP, "Task": TASK, "LocalService": LOCAL_SERVICE, "Host": HOST, "Cluster": CLUSTER}
-# Grants that a field needs, so that its form alone is looked at.
-OPEN = CLUSTER + (
-    "secrets: {directory: /secrets}\n"
-    "securityProfiles: [{match: ['*'], mounts: [/], devices: [/dev], hostNetwork: true, ipc: host, pid: host, "
-    "privileged: true, capabilities: [ALL], securityOpt: [seccomp=unconfined], runtime: runsc, allGpus: true, "
-    "rdma: true}]\n"
-)
-
-
-def problems(files: Mapping[str, str | bytes]) -> list[str]:
-    """Every problem of a tree."""
-    try:
-        resolve(tree(files), Cache())
-    except SpecError as error:
-        return [str(problem) for problem in error.problems]
-    return []
-
-
-def said(kind: str, lines: str) -> list[str]:
-    """Every problem of one document of ``kind`` with ``lines`` added, without its file."""
-    files = {"a.yaml": BASES[kind] + lines}
-    if kind != "Cluster":
-        files["cluster.yaml"] = OPEN
-    return [problem.removeprefix("a.yaml:") for problem in problems(files)]
-
+from tests.fakes.specs import problems, said
+from tests.fakes.trees import APP, HOST, TASK
 
 # Every form of every field that formats.md gives and this release has.
 ACCEPTED: list[tuple[str, str]] = [
@@ -273,83 +243,6 @@ def test_refused(kind: str, lines: str, message: str) -> None:
     found = said(kind, lines)
     assert len(found) == 1, found
     assert found[0].startswith(message)
-
-
-LATER: list[tuple[str, str, str]] = [
-    ("App", "queue: inference", "queue"),
-    ("App", "wave: 1", "wave"),
-    ("App", "dependsOn: [app/db]", "dependsOn"),
-    ("App", "drift: repair", "drift"),
-    ("App", "expires: 2027-01-01", "expires"),
-    ("App", "prefer: [a]", "prefer"),
-    ("App", "spread: host", "spread"),
-    ("App", "affinity: {to: app/db}", "affinity"),
-    ("App", "topology: rack", "topology"),
-    ("App", "resources: {rdma: true}", "resources.rdma"),
-    ("App", "resources: {gpus: {count: 2, link: nvlink}}", "resources.gpus.link"),
-    ("App", "resources: {gpus: {share: 0.5}}", "resources.gpus.share"),
-    ("App", "resources: {gpus: {sharedMemory: 10Gi}}", "resources.gpus.sharedMemory"),
-    ("App", "readiness: {http: {port: http, path: /health}}", "readiness.http"),
-    ("App", "readiness: {tcp: {port: 80}}", "readiness.tcp"),
-    ("App", "health: {http: {port: 80, status: 204}}", "health.http"),
-    ("App", "health: {tcp: {port: web}}", "health.tcp"),
-    ("App", "health: {exec: [a]}\nreadiness: {exec: [b]}", "health that differs from readiness"),
-    ("App", "stop: {preStop: [a]}", "stop.preStop"),
-    ("App", "rollout: {maxUnavailable: 2}", "rollout.maxUnavailable"),
-    ("App", "rollout: {maxSurge: 1}", "rollout.maxSurge"),
-    ("App", "rollout: {onFailure: rollback}", "rollout.onFailure"),
-    ("App", "onHostLost: replace", "onHostLost"),
-    ("Task", "members: 2", "members"),
-    ("Task", "gang: {a: b}", "gang"),
-    ("Task", "array: [1, 2]", "array"),
-    ("Task", "schedule: {cron: '0 3 * * *', timeZone: Europe/Berlin}", "schedule"),
-    ("Task", "retries: 3", "retries"),
-    ("Task", "deadline: 2h", "deadline"),
-    ("Task", "ttl: 1h", "ttl"),
-    ("Host", "fabric: 10.1.0.1", "fabric"),
-    ("Host", "tls: {ca: a, cert: b, key: c}", "tls"),
-    ("Host", "mig: {GPU-1: [1g.10gb]}", "mig"),
-    *(
-        ("Cluster", f"{name}: {{}}", name)
-        for name in ("registries", "autoTags", "sources", "bases", "patches", "vars", "images", "verify")
-    ),
-    ("Cluster", "probe: {image: probe:1, interval: 1m}", "probe"),
-    ("Cluster", "hostLostAfter: 5m", "hostLostAfter"),
-    ("Cluster", "defaults: {queue: a}", "queue"),
-    ("Cluster", "defaults: {schedule: {cron: x}}", "schedule"),
-]
-
-
-@pytest.mark.parametrize(("kind", "lines", "name"), LATER)
-def test_not_supported_yet(kind: str, lines: str, name: str) -> None:
-    """A field whose effect comes later is never ignored."""
-    found = said(kind, lines)
-    assert len(found) == 1, found
-    assert found[0].split(": ", 1)[1] == f"{name}: not supported yet"
-
-
-@pytest.mark.parametrize(
-    ("kind", "lines"),
-    [
-        ("App", "wave: high"),
-        ("App", "resources: {gpus: {share: 2}}"),
-        ("Task", "schedule: {crn: x}"),
-        ("Cluster", "probe: {}"),
-        ("App", "readiness: {http: {port: 70000}}"),
-    ],
-)
-def test_later_fields_are_checked_in_form(kind: str, lines: str) -> None:
-    """A field with a wrong form says that, and not only that it comes later."""
-    found = said(kind, lines)
-    assert found
-    assert not any("not supported" in problem for problem in found)
-
-
-def test_a_queue_is_checked_and_refused() -> None:
-    """The whole kind comes later."""
-    queue = "apiVersion: reconciler/v1\nkind: Queue\nname: inference\n"
-    assert problems({"a.yaml": queue + "weight: 2\n"}) == ["a.yaml:2:7: Queue: not supported yet"]
-    assert "a.yaml:4:9: weight: must be more than 0" in problems({"a.yaml": queue + "weight: 0\n"})
 
 
 @pytest.mark.parametrize("engine", ["unix:///var/run/docker.sock", "sim://", "sim://gpu-01"])
