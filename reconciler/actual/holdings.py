@@ -6,6 +6,7 @@ wherever it is the runtime and no device request was made. Containers that are o
 alone: what a security profile let them see beside that (``privileged``, a device node) is no hold on a card.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,7 @@ __all__ = ["Holder", "busy_reason", "cpu_list", "holders", "holding_of", "observ
 ENV = "NVIDIA_VISIBLE_DEVICES"
 CDI_PREFIX = "nvidia.com/gpu="
 NO_GPUS = frozenset({"", "void", "none"})
+_TYPE = re.compile(r"^(?:gpu|mig)(?=[0-9])")  # CDI names of the form gpu0 and mig0:1
 UNPUBLISHED = ("host", "none", "container:")
 
 Json = Mapping[str, Any]
@@ -105,7 +107,7 @@ class Cards:
         """The claim of a list of ids: UUIDs, indexes, PCI addresses, slices, CDI names, ``all``."""
         claim = Claim()
         for name in names:
-            claim |= self._one(name.strip().removeprefix(CDI_PREFIX), how)
+            claim |= self._one(_TYPE.sub("", name.strip().removeprefix(CDI_PREFIX)), how)
         return claim
 
     def _one(self, name: str, how: str) -> Claim:

@@ -6,26 +6,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from reconciler.actual.facts import FactsError, facts_from_json
 from reconciler.actual.inspects import FRESH, Inspects, Lens
+from reconciler.actual.origins import PROBE_PERIOD, Clock, Origins, Probe, with_engine
 from reconciler.engine.protocols import Reader
 from reconciler.errors import ReconcilerError, UnreachableError
-from reconciler.model.host import EngineFacts, HostFacts, HostSpec
-from reconciler.model.snapshot import Container, HostView, Reach, Snapshot
+from reconciler.model.host import HostSpec
+from reconciler.model.snapshot import HostView, Reach, Snapshot
 
 DEADLINE = 15.0
 """Seconds after which a host counts as unreachable in this pass; what it says later serves the next one."""
-PROBE_PERIOD = 60.0
-"""Seconds for which what the local probe found is taken as it is."""
+FIRST_PROBE = 35.0
+"""Seconds more for a host that waits for the first answer of the local probe: NVML can take its time to wake."""
 AT_ONCE = 64
 """Hosts that are asked at the same time."""
 
 Connect = Callable[[HostSpec], Reader]
-Probe = Callable[[], HostFacts]
-Clock = Callable[[], float]
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +47,7 @@ class Observer:
         clock: Clock = time.monotonic,
     ) -> None:
         self._connect = connect
-        self._facts = _Facts(probe, probe_period, clock)
+        self._origins = Origins(probe, probe_period, clock)
         self._deadline = deadline
         self._fresh = fresh
         self._clock = clock
@@ -74,7 +72,7 @@ class Observer:
 
     def _host(self, spec: HostSpec) -> "_Host":
         if spec.name not in self._hosts:
-            self._hosts[spec.name] = _Host(spec, self._connect, self._facts, Inspects(self._fresh), self._clock)
+            self._hosts[spec.name] = _Host(spec, self._connect, self._origins, Inspects(self._fresh), self._clock)
         return self._hosts[spec.name]
 
     def _part(self, stay: dict[str, str]) -> None:
@@ -83,7 +81,7 @@ class Observer:
             if stay.get(name) != host.engine:
                 del self._hosts[name]
                 host.leave()
-        self._facts.keep(set(stay))
+        self._origins.keep_only(set(stay))
 
     def _ask(self, hosts: list["_Host"], specs: dict[str, HostSpec], cluster: str | None) -> list[HostView]:
         """Ask all hosts, a limited number at once, and give each its deadline from the moment it is asked."""
@@ -95,7 +93,8 @@ class Observer:
             while waiting and len(asked) < AT_ONCE:
                 host = waiting.popleft()
                 if host.ask(specs[host.name], cluster, answers.put):
-                    asked[host] = time.monotonic() + self._deadline
+                    slow = FIRST_PROBE if self._origins.waits_for_probe(specs[host.name]) else 0.0
+                    asked[host] = time.monotonic() + self._deadline + slow
                 else:
                     views.append(host.silent(specs[host.name], "it still has not answered an earlier question"))
             if not asked:
@@ -115,13 +114,13 @@ class Observer:
 class _Host:
     """One host: its connection and what was last seen there. At most one thread asks it at any time."""
 
-    def __init__(self, spec: HostSpec, connect: Connect, facts: "_Facts", inspects: Inspects, clock: Clock) -> None:
+    def __init__(self, spec: HostSpec, connect: Connect, origins: Origins, inspects: Inspects, clock: Clock) -> None:
         self.name = spec.name
         self.engine = spec.engine
         self.inspects = inspects
         self.view = HostView(spec, Reach.UNREACHABLE, reason="not asked yet", seen=False)
         self._connect = connect
-        self._facts = facts
+        self._origins = origins
         self._clock = clock
         self._reader: Reader | None = None
         self._info: dict[str, Any] = {}
@@ -174,81 +173,14 @@ class _Host:
             self._reader = self._connect(spec)
         if not self._info:
             self._info = dict(self._reader.info())
-        facts, stale, reason = self._facts.of(spec)
+        facts, stale, reason = self._origins.of(spec)
         facts = with_engine(facts, self._info)
         lens = Lens(cluster, spec.ignore_containers, facts, self._info.get("DefaultRuntime") or "")
         entries = self._reader.list_containers()
         containers = self.inspects.refresh(self._reader, entries, lens, self._clock())
-        return self._seen(spec, Reach.STALE if stale else Reach.KNOWN, facts, containers, reason)
-
-    def _seen(
-        self, spec: HostSpec, reach: Reach, facts: HostFacts | None, containers: tuple[Container, ...], reason: str
-    ) -> HostView:
-        return HostView(spec, reach, facts, containers, reason, seen=True)
+        return HostView(spec, Reach.STALE if stale else Reach.KNOWN, facts, containers, reason)
 
     def _disconnect(self) -> None:
         reader, self._reader, self._info = self._reader, None, {}
         if reader is not None:
             reader.close()
-
-
-class _Facts:
-    """The facts of every host: from its file, or for this machine from the probe."""
-
-    def __init__(self, probe: Probe | None, period: float, clock: Clock) -> None:
-        self._probe = probe
-        self._period = period
-        self._clock = clock
-        self._read: dict[str, tuple[str, HostFacts | str]] = {}
-        self._local = _Local()
-        self._lock = threading.Lock()
-
-    def of(self, spec: HostSpec) -> tuple[HostFacts | None, bool, str]:
-        """Facts, whether they are older than they should be, and why they are missing or old, in words."""
-        if spec.facts_json is not None:
-            found = self._file(spec, spec.facts_json)
-            return (None, False, found) if isinstance(found, str) else (found, False, "")
-        if spec.engine.startswith("unix://") and self._probe is not None:
-            with self._lock:
-                return self._probed(self._probe)
-        return None, False, "no facts yet: give the Host `facts: FILE` (reconcile discover prints them there)"
-
-    def keep(self, names: set[str]) -> None:
-        """Drop the facts of hosts that are gone."""
-        for name in self._read.keys() - names:
-            del self._read[name]
-
-    def _file(self, spec: HostSpec, text: str) -> HostFacts | str:
-        known = self._read.get(spec.name)
-        if known is None or known[0] != text:
-            try:
-                found: HostFacts | str = facts_from_json(text, spec.facts_path or spec.name)
-            except FactsError as error:
-                found = f"no facts: {error}"
-            known = self._read[spec.name] = (text, found)
-        return known[1]
-
-    def _probed(self, probe: Probe) -> tuple[HostFacts | None, bool, str]:
-        local, now = self._local, self._clock()
-        if local.at is None or now - local.at >= self._period:
-            try:
-                local.facts, local.problem = probe(), ""
-            except (ReconcilerError, OSError, ValueError) as error:
-                local.problem = f"the probe failed: {error}"
-            local.at = now
-        return local.facts, bool(local.problem) and local.facts is not None, local.problem
-
-
-@dataclass(slots=True)
-class _Local:
-    facts: HostFacts | None = None
-    problem: str = ""
-    at: float | None = None
-
-
-def with_engine(facts: HostFacts | None, info: dict[str, Any]) -> HostFacts | None:
-    """The facts with what ``GET /info`` says of the Engine, where nobody has said it yet."""
-    if facts is None or facts.engine != EngineFacts():
-        return facts
-    engine = EngineFacts(version=info.get("ServerVersion") or "", cpuset=info.get("CPUSet") is not False)
-    return replace(facts, engine=engine, engine_id=facts.engine_id or info.get("ID") or "")

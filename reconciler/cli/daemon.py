@@ -94,4 +94,7 @@ def write(event: Event, *, as_json: bool) -> None:
 
 
 def _quoted(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False) if not value or set(value) & set(' "=\n\t\\') else value
+    """As it is where that is one harmless word, else as a JSON string."""
+    if value.isprintable() and not set(value) & set(' "=\\'):
+        return value
+    return json.dumps(value, ensure_ascii=not value.isprintable())

@@ -11,6 +11,7 @@ from importlib import import_module
 from reconciler.cli.options import Command, parse, print_help
 from reconciler.config import PREFIX, settings_from
 from reconciler.errors import NoRepositoryError, ReconcilerError, UsageError
+from reconciler.report.lines import safe
 
 DONE, ERROR, CHANGES, USAGE = 0, 1, 2, 64
 INTERRUPTED = 130
@@ -59,7 +60,8 @@ def _load(command: Command) -> "Callable[..., int]":
 
 
 def _complain(text: str, code: int) -> int:
-    print(text, file=sys.stderr)
+    """Say it, a line per problem; what an Engine or a file put into it cannot act on the terminal."""
+    print("\n".join(map(safe, text.split("\n"))), file=sys.stderr)
     return code
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from reconciler.config import Settings
 from reconciler.errors import UsageError
+from reconciler.report.lines import safe
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ def print_json(document: Any) -> None:
 
 
 def complain(line: str) -> None:
-    """A line on stderr."""
-    print(line, file=sys.stderr)
+    """A line on stderr, harmless to a terminal."""
+    print(safe(line), file=sys.stderr)
 
 
 def write_file(name: str, text: str) -> None:

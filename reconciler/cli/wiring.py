@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from reconciler.actual.facts import facts_from_json
 from reconciler.actual.local_probe import LocalProbe
 from reconciler.actual.observe import Observer
+from reconciler.cli.output import complain
 from reconciler.config import Settings
 from reconciler.cycle import Cycle, Keeper, Pass
 from reconciler.engine.open import open_reader, open_writer
@@ -176,7 +177,7 @@ class Wiring:
         """The cluster's journal; what was found wrong with it is said."""
         journal = Journal.open(self.settings.state_dir, cluster, read_only=not self._locked)
         for warning in journal.warnings:
-            print(f"reconcile: {warning}", file=sys.stderr)
+            complain(f"reconcile: {warning}")
         return journal
 
     @contextmanager
@@ -205,7 +206,7 @@ class Wiring:
 
         return Executor(
             lambda host: (self.reader(host), self.writer(host)),
-            progress=lambda host, line: print(f"{host}: {line}", file=sys.stderr),
+            progress=lambda host, line: complain(f"{host}: {line}"),
             touched=self.observer.forget,
         )
 
@@ -249,7 +250,7 @@ class Wiring:
     def _say_once(self, line: str) -> None:
         if line not in self._said:
             self._said.add(line)
-            print(f"reconcile: {line}", file=sys.stderr)
+            complain(f"reconcile: {line}")
 
 
 def _machine(host: HostSpec) -> Machine | None:

@@ -4,7 +4,7 @@ It is what the planner's tests run against; the simulated Engine (shipped, and h
 else runs against.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,7 +34,9 @@ def host(
     **spec: Any,
 ) -> HostView:
     """A host of ``nodes`` (cores, memory in GiB, cards); the first card can have MIG ``slices`` (``1g.5gb@0``)."""
-    numa, gpus, core = [], [], 0
+    numa: list[NumaNode] = []
+    gpus: list[Gpu] = []
+    core = 0
     for index, (cores, memory, cards) in enumerate(nodes):
         numa.append(NumaNode(index, tuple(range(core, core + cores)), memory * GIB, socket=index))
         core += cores
@@ -111,10 +113,11 @@ class World:
 
     def settle(self, want: Desired, passes: int = 40, **options: Any) -> Plan:
         """Passes until nothing is due and nothing moves; the last plan."""
+        made = self.step(want, **options)
         for _ in range(passes):
-            made = self.step(want, **options)
             if not made.due and not made.moving:
                 return made
+            made = self.step(want, **options)
         raise AssertionError(f"not settled after {passes} passes: {made.actions}")
 
     def containers(self) -> list[tuple[str, Container]]:
@@ -211,7 +214,7 @@ def holding_of(allocation: Allocation, limits: Limits) -> Holding:
 
 def updated(limits: Limits, fields: dict[str, Any]) -> Limits:
     """Limits after the Engine's update call."""
-    known = {
+    known: dict[str, tuple[str, Callable[[Any], Any]]] = {
         "CpusetCpus": ("cpus", parse_cpus),
         "CpusetMems": ("memory_nodes", parse_cpus),
         "Memory": ("memory", int),

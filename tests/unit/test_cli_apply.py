@@ -143,7 +143,7 @@ def test_a_saved_snapshot_is_replayed_to_the_same_plan(
     assert reconcile() == 0
     (repo / "web.yaml").write_text(FILES["web.yaml"].replace("web:1", "web:2"))
     capsys.readouterr()
-    commands = (("--dry-run",), ("status",), ("hosts",), ("explain", "app/web/0"))
+    commands: tuple[tuple[str, ...], ...] = (("--dry-run",), ("status",), ("hosts",), ("explain", "app/web/0"))
     live = []
     for command in commands:
         assert reconcile(*command) == 0
@@ -190,7 +190,7 @@ def test_every_fault_of_every_file_is_a_line(
     assert reconcile("validate") == 1
     lines = capsys.readouterr().err.splitlines()
     assert any(line.startswith(f"{repo}/web.yaml:5:1: ") and "instances" in line for line in lines)
-    assert any(line.startswith(f"{repo}/big.yaml:1:") for line in lines)
+    assert any(line.startswith(f"{repo}/big.yaml:2:1: ") for line in lines)
     assert reconcile("validate", "--json") == 1
     problems = document(capsys)["problems"]
     assert len(problems) == len(lines)

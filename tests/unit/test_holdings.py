@@ -71,6 +71,8 @@ REQUESTS: list[tuple[dict[str, Any], tuple[set[str], set[str], bool]]] = [
     ({"DeviceRequests": [{"Driver": "nvidia", "DeviceIDs": [A], "Capabilities": None}]}, ({A}, set(), False)),
     ({"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={A}"]}]}, ({A}, set(), False)),
     ({"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=2"]}]}, ({C}, set(), False)),
+    ({"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=gpu2"]}]}, ({C}, set(), False)),
+    ({"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=mig3:0"]}]}, (set(), {E}, False)),
     ({"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=all"]}]}, ALL),
     ({"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["amd.com/gpu=all"]}]}, NOTHING),
     ({"DeviceRequests": [{"Driver": "", "Capabilities": [["tpu"]], "Count": -1}]}, NOTHING),

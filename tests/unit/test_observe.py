@@ -17,6 +17,7 @@ from reconciler.errors import NotFoundError, RefusedError, UnreachableError
 from reconciler.model.host import HostFacts, HostSpec
 from reconciler.model.snapshot import HostView, Reach, Snapshot
 from tests.fakes.engine import FakeEngine, refused
+from tests.fakes.waiting import wait_for
 from tests.fakes.workloads import GPUS, app, body_of, facts
 
 BODY = body_of(app())
@@ -334,7 +335,7 @@ def test_facts_are_read_once() -> None:
     changed = only(looking.observe([spec(facts_json=other)], "lab")).facts
     assert changed is not None
     assert changed.hostname == "other"
-    assert len(looking._facts._read) == 1
+    assert len(looking._origins._read) == 1
 
 
 def test_the_engine_fills_in_what_nobody_said() -> None:
@@ -354,15 +355,18 @@ def test_no_facts_yet() -> None:
 
 
 class Probe:
-    """A probe of this machine that can fail."""
+    """A probe of this machine that can fail and hang."""
 
     def __init__(self) -> None:
         self.runs = 0
         self.error: Exception | None = None
+        self.release: threading.Event | None = None
 
     def __call__(self) -> HostFacts:
-        """Facts, or the error."""
+        """Facts, or the error, when it is let go."""
         self.runs += 1
+        if self.release:
+            assert self.release.wait(30)
         if self.error:
             raise self.error
         return facts()
@@ -378,26 +382,53 @@ def test_the_local_probe() -> None:
     assert probe.runs == 1
     clock.now += 60
     looking.observe(hosts, "lab")
+    wait_for(lambda: probe.runs == 2, "the second probe")
+    looking.observe(hosts, "lab")
     assert probe.runs == 2
 
 
-@pytest.mark.parametrize("error", [RefusedError("h", "NVML hangs"), OSError("no such file"), ValueError("not facts")])
+@pytest.mark.parametrize("error", [RefusedError("h", "NVML hangs"), OSError("NVML hangs"), ValueError("NVML hangs")])
 def test_a_failing_probe(error: Exception) -> None:
     """Without earlier facts there are none; with them the host is stale: nothing new is placed there."""
     probe, clock = Probe(), Clock()
     looking = Observer(lambda _: FakeEngine(), probe, probe_period=60, clock=clock)
     host = HostSpec("a", "unix:///a")
+
+    def comes_to(reach: Reach, reason: str, *, known: bool) -> bool:
+        view = only(looking.observe([host], "lab"))
+        return (view.reach, view.reason, view.facts is not None) == (reach, reason, known)
+
     probe.error = error
-    view = only(looking.observe([host], "lab"))
-    assert (view.reach, view.facts) == (Reach.KNOWN, None)
-    assert view.reason.startswith("the probe failed: ")
+    assert comes_to(Reach.KNOWN, "the probe failed: NVML hangs", known=False)
     probe.error = None
     clock.now += 60
-    assert only(looking.observe([host], "lab")).reach is Reach.KNOWN
+    wait_for(lambda: comes_to(Reach.KNOWN, "", known=True), "facts")
     probe.error = error
     clock.now += 60
-    view = only(looking.observe([host], "lab"))
-    assert (view.reach, view.facts is not None) == (Reach.STALE, True)
+    wait_for(lambda: comes_to(Reach.STALE, "the probe failed: NVML hangs", known=True), "old facts")
+
+
+def test_a_probe_that_hangs_delays_nobody() -> None:
+    """Once there was an answer, passes go on with it while the probe is made anew; never do two of them run."""
+    probe, clock, release = Probe(), Clock(), threading.Event()
+    looking = Observer(lambda _: FakeEngine(), probe, probe_period=60, clock=clock)
+    host = HostSpec("a", "unix:///a")
+    looking.observe([host], "lab")
+    probe.release = release
+    for _ in range(3):
+        clock.now += 60
+        assert only(looking.observe([host], "lab")).reach is Reach.KNOWN
+    wait_for(lambda: probe.runs == 2, "the second probe")
+    release.set()
+
+
+def test_the_first_probe_may_take_its_time() -> None:
+    """A host that waits for it is given longer than one that only has to list containers."""
+    probe = Probe()
+    probe.release = threading.Event()
+    looking = Observer(lambda _: FakeEngine(), probe, deadline=0.05)
+    threading.Timer(0.2, probe.release.set).start()
+    assert only(looking.observe([HostSpec("a", "unix:///a")], "lab")).facts is not None
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,15 @@ def test_a_broken_mirror_is_replaced(source: Source, repo: Path, how: str, same_
     assert (tree.commit, tree.blobs.read("app.yaml")) == (second, b"two")
 
 
+@pytest.mark.parametrize("how", ["no HEAD", "config", "objects gone", "objects empty"])
+@pytest.mark.parametrize("fetch", [True, False])
+def test_a_broken_mirror_of_an_unchanged_remote(source: Source, how: str, fetch: bool) -> None:
+    """Damage is also healed when the remote has nothing new, and when it need not be asked."""
+    tree = open_tree(source)
+    _break(source.mirror, how)
+    assert Repository(source).read(fetch=fetch).files == tree.files
+
+
 def test_nothing_is_left_beside_a_mirror(source: Source) -> None:
     """Folders of a first fetch that was killed are removed by the next one."""
     left = source.mirror.parent / f"{source.mirror.name}.new-killed"
