@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.actual.facts import facts_from_json
-from reconciler.actual.local_probe import LocalProbe
 from reconciler.actual.observe import Observer
 from reconciler.cli.output import complain
 from reconciler.config import Settings
@@ -27,13 +26,14 @@ from reconciler.journal.journal import Journal, cluster_dir
 from reconciler.journal.lock import Holder, Lock
 from reconciler.model.codec import CodecError, Saved, load_snapshot
 from reconciler.model.desired import Desired
-from reconciler.model.host import HostSpec
+from reconciler.model.host import HostFacts, HostSpec
 from reconciler.model.memory import Memory
 from reconciler.model.plan import Action
 from reconciler.model.snapshot import Snapshot
 from reconciler.model.workload import SecretRef
 
 if TYPE_CHECKING:
+    from reconciler.actual.local_probe import LocalProbe
     from reconciler.desired.repository import Repository
     from reconciler.desired.resolve import Cache
     from reconciler.executor.apply import Executor
@@ -133,9 +133,14 @@ class Wiring:
         """What can change a host."""
         return open_writer(host.name, host.engine, self._simulations(), _machine(host))
 
+    def probe(self) -> HostFacts:
+        """The facts of this machine. Raises ProbeError."""
+        return self._probe()
+
     @cached_property
-    def probe(self) -> LocalProbe:
-        """What finds the facts of this machine."""
+    def _probe(self) -> "LocalProbe":
+        from reconciler.actual.local_probe import LocalProbe  # noqa: PLC0415 - simulated hosts need none
+
         return LocalProbe()
 
     def _simulations(self) -> Path:

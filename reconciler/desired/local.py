@@ -44,6 +44,10 @@ class Place:
         return (head, *loose, *private, *(_mark(self.common_dir / name) for name in tables))
 
 
+class UnreadableError(SourceError):
+    """A repository is there, and git cannot or will not open it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """The answer to one ``git rev-parse``. ``commit`` is None when ``why`` says that the ref is no commit."""
@@ -57,7 +61,7 @@ class Found:
 def locate(folder: Path, ref: str) -> Found | None:
     """Find the repository that ``folder`` is in and the commit that ``ref`` is; None for no repository.
 
-    Raises SourceError for one that git refuses to open.
+    Raises UnreadableError for one that git refuses to open.
     """
     check_folder(folder)
     questions = ["--absolute-git-dir", "--git-common-dir", "--is-bare-repository", "--show-prefix"]
@@ -73,7 +77,7 @@ def locate(folder: Path, ref: str) -> Found | None:
     lines = text.split("\n")
     # Git prints each answer as it finds it: the place is known even when the ref is not.
     if len(lines) < 5 or (len(lines) > 6 and not why):
-        raise SourceError(why or f"{folder}: a folder with a line break in its name is not supported")
+        raise UnreadableError(why or f"{folder}: a folder with a line break in its name is not supported")
     warnings = tuple(line.removeprefix("warning: ") for line in err.splitlines() if line.startswith("warning: "))
     place = Place(Path(lines[0]), (folder / lines[1]).resolve(), lines[2] == "true", lines[3].rstrip("/"))
     return Found(place, None if why else lines[4], why, warnings)

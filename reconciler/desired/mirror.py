@@ -107,7 +107,7 @@ class Mirror:
             self._fetch(path, way, lock)
 
     def _fetch(self, path: Path, way: Access, lock: int) -> None:
-        flags = ["--quiet", "--force", "--no-tags", "--no-prune", "--no-recurse-submodules", "--no-write-fetch-head"]
+        flags = ["--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules", "--no-write-fetch-head"]
         where = ["--", self.source.display, self._refspec]
         try:
             self._run(["fetch", *flags, "--depth=1", *where], path, way, lock)

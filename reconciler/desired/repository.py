@@ -50,7 +50,7 @@ class Repository:
             self._mirror.fetch()
         try:
             return self._read_local(self._mirror.ref)
-        except GitError:
+        except (GitError, local.UnreadableError):
             self._mirror.rebuild()  # a ref or an object that was fetched cannot be read
         return self._read_local(self._mirror.ref)
 
@@ -77,17 +77,18 @@ class Repository:
             return self._tree
         found = local.locate(self._folder, ref)
         if self._mirror and (found is None or found.commit is None):
-            raise GitError("rev-parse", found.why if found else f"{self._folder} is no repository")
+            raise local.UnreadableError(found.why if found else f"{self._folder}: it is no git repository")
         if found is None:
             return self._read_plain()
         if found.commit is None:
             raise SourceError(found.why)
         moved = found.place != self._place
-        self._place = found.place
-        # The stamp from before the commit was read: a move in between is then seen at the next read.
-        self._stamp = None if moved else before
+        self._place, self._stamp = found.place, None
         if moved or self._tree is None or self._tree.commit != found.commit:
             self._tree = self._read_commit(found, found.commit)
+        # Only now, and the stamp from before the commit was read: after a failure, or a move in between, the next
+        # read looks again.
+        self._stamp = None if moved else before
         return self._tree
 
     def _look(self, ref: str) -> "local.Stamp | folder.Stamp | None":
@@ -126,8 +127,9 @@ class Repository:
     def _read_plain(self) -> Tree:
         if self.source.ref not in (None, "HEAD"):
             raise SourceError(f"{self.source.display} is no git repository: it has no ref {self.source.ref!r}")
+        self._place, self._stamp = None, None
         files = folder.read_folder(Path(os.path.realpath(self._folder)), self.source.path, worktree=False)
-        self._place, self._stamp = None, files.stamp
+        self._stamp = files.stamp
         return self._on_disk(
             files, self.source.display, (f"{self.source.display} is no git repository: it has no commit",)
         )

@@ -26,7 +26,7 @@ def remember(
     instances or hosts that are gone is forgotten, and finished runs are kept to a number.
     """
     watches, healthy = _watch(memory, snapshot, plan, outcomes, now)
-    failures = _failures(memory, outcomes, now)
+    failures = _failures(memory, outcomes, now) | _failing_by_themselves(memory, plan, now)
     for key in healthy.items():
         failures.pop(key, None)
     wanted = {workload.identity: workload for workload in desired.workloads}
@@ -115,6 +115,17 @@ def _failures(memory: Memory, outcomes: Iterable[Outcome], now: float) -> dict[K
         elif _all_done(outcome) and not _makes_container(outcome.action):
             failures.pop(key, None)
     return failures
+
+
+def _failing_by_themselves(memory: Memory, plan: Plan, now: float) -> dict[Key, Failure]:
+    """Containers that were started well and do not stay up: remembered once, so that what comes after is held back."""
+    digests = {placed.instance: placed.digest for placed in plan.kept}
+    found = {
+        (one.instance, digests[one.instance]): Failure(1, now, now + back_off(1), one.reason)
+        for one in plan.waiting
+        if one.failed and one.until is None and one.instance in digests
+    }
+    return {key: failure for key, failure in found.items() if key not in memory.failures}
 
 
 def _all_done(outcome: Outcome) -> bool:

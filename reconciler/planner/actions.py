@@ -82,6 +82,10 @@ class Actions:
         same_cores = live.exclusive == request.exclusive and (not request.exclusive or len(live.cpus) == request.cores)
         if one.view.facts is None or (same_cores and live.memory == request.memory):
             return replace(live, memory=request.memory)
+        if request.exclusive and live.millicpus:
+            # The Engine accepts the clearing of a quota, and ignores it.
+            self.outgrown[case.instance] = "a quota cannot be taken away in place"
+            return None
         sized = self.fleet.resize(one.container.id, workload, live)
         if sized is None:
             self.outgrown[case.instance] = f"its new cores or memory do not fit on {one.host} in place"

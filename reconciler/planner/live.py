@@ -17,6 +17,7 @@ def live_allocation(found: Found) -> Allocation:
         cpu_nodes=nodes_of(found.view, limits.cpus) or born.cpu_nodes,
         memory_nodes=limits.memory_nodes,
         exclusive=exclusive,
+        millicpus=limits.nano_cpus // 1_000_000,
         memory=limits.memory,
     )
 

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from docker import APIClient
 
@@ -71,17 +72,21 @@ class Bed:
             "RUNC_BUNDLE": str(FAKES / "runc_bundle.py"),
         }
         self._lay_out()
-        self._holder = subprocess.Popen(
+        with (directory / "namespaces.log").open("wb") as log:
+            self._holder = self._hold(log)
+        self._init = wait_for(self._find_init, "the namespaces of the test bed")
+        self.run(["sh", "-c", _PREPARE])
+        self._dockerd: subprocess.Popen[bytes] | None = None
+
+    def _hold(self, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
             [
                 *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"),
                 *("--mount-proc", "docker-init", "-s", "--", "sleep", "infinity"),
             ],
             env=self._environment,
-            stderr=subprocess.DEVNULL,  # unshare grumbles when its child is killed
+            stderr=log,
         )
-        self._init = wait_for(self._find_init, "the namespaces of the test bed")
-        self.run(["sh", "-c", _PREPARE])
-        self._dockerd: subprocess.Popen[bytes] | None = None
 
     def run(self, command: list[str]) -> str:
         """Run a command inside the bed's namespaces; its output."""
@@ -194,7 +199,7 @@ class Bed:
 
     def _find_init(self) -> int:
         if self._holder.poll() is not None:
-            raise RuntimeError(f"the namespaces could not be made: exit {self._holder.returncode}")
+            raise RuntimeError(f"the namespaces could not be made: {(self.directory / 'namespaces.log').read_text()}")
         pid = self._holder.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return (

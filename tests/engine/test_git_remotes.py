@@ -164,6 +164,17 @@ def test_over_https(
     assert PASSWORD not in repr(source) + repr(tree) + "".join(capfd.readouterr())
 
 
+def test_helpers_of_the_user_are_told_nothing(
+    https: HttpsServer, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A credential helper in the user's own configuration, which would write the password down, is not called."""
+    config = tmp_path / "gitconfig"
+    config.write_text(f'[credential]\n\thelper = "!cat >> {tmp_path}/told; true"\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    assert open_tree(over_https(https, repo, tmp_path, username=USERNAME, password=PASSWORD)).commit
+    assert not (tmp_path / "told").exists()
+
+
 def test_a_rotated_password_file(https: HttpsServer, repo: Path, tmp_path: Path) -> None:
     """A wrong password is refused without being shown; the right one in the same file serves the next read."""
     file = tmp_path / "password"

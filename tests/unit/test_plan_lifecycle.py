@@ -345,3 +345,30 @@ def test_a_changed_secret_replaces_and_an_unknown_one_does_not() -> None:
     assert world.plan(want).actions == ()
     (action,) = world.plan(want, secrets={"app/a": "new"}).actions
     assert (action.kind, action.reason.split(";")[0]) == (ActionKind.REPLACE, "a secret changed")
+
+
+def test_a_quota_is_exchanged_for_cores_of_its_own_by_a_new_container() -> None:
+    """The Engine cannot clear a quota in place, so shared → exclusive replaces; the other way round updates."""
+    world = World.of(host("h"))
+    world.settle(desired([app("a", cpus=0.5)]))
+    want = desired([app("a", cpus=2)])
+    (action,) = world.plan(want).actions
+    assert action.kind is ActionKind.REPLACE
+    assert world.settle(want).actions == ()
+    back = desired([app("a", cpus=0.5)])
+    assert [one.kind for one in world.plan(back).actions] == [ActionKind.UPDATE]
+    assert world.settle(back).actions == ()
+
+
+def test_a_fresh_start_that_does_not_stay_up_is_told_once_and_left_to_its_restart_policy() -> None:
+    """Nothing is due any more; the failure is remembered, and forgotten when the container has become good."""
+    world = World.of(host("h"))
+    world.unhealthy.add("a:1")
+    want = desired([app("a")])
+    last = world.settle(want)
+    assert [(one.failed, one.reason) for one in last.waiting] == [(True, "unhealthy")]
+    assert [one.count for one in world.memory.failures.values()] == [1]
+    (where, box) = world.containers()[0]
+    world.change(where, box.id, health="healthy")
+    world.settle(want)
+    assert world.memory.failures == {}

@@ -231,6 +231,15 @@ def test_a_card_without_a_library(tmp_path: Path, without_library: dict[str, str
     ]
 
 
+def test_a_card_that_was_never_woken(tmp_path: Path, without_library: dict[str, str]) -> None:
+    """The kernel module shows question marks for a UUID that it has not read yet: those are no UUID."""
+    document = small("t4-1")
+    document["gpus"][0]["uuid"] = "GPU-????????-????-????-????-????????????"
+    sys_tree.make(tmp_path, document)
+    facts = LocalProbe(tmp_path / "sys", tmp_path / "proc", environment=without_library)()
+    assert [(gpu.uuid, gpu.model) for gpu in facts.gpus] == [("PCI-00000000:00:07.0", "Tesla T4")]
+
+
 def test_a_card_that_nobody_drives(tmp_path: Path, without_library: dict[str, str]) -> None:
     """Without a kernel module a card has no UUID and no model: its address stands for it."""
     device = sys_tree.pci_function(tmp_path, "0000:3b:00.0", "0x10de", "0x030200", None)

@@ -145,6 +145,18 @@ def test_young_files_are_not_trusted(plain: Path) -> None:
     assert folders.read_folder(plain, "", worktree=False).stamp is None
 
 
+def test_a_path_that_goes_away_from_a_folder(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that lost the path is an error at every read, never the old tree."""
+    monkeypatch.setattr(folders, "_SETTLED", 0)
+    repository = Repository(Source(str(plain), STATE, path="sub"))
+    for _ in range(3):
+        repository.read()
+    (plain / "sub").rename(plain / "bus")
+    for _ in range(3):
+        with pytest.raises(SourceError, match="sub: no such folder"):
+            repository.read()
+
+
 def test_large_files_are_known_by_time_and_size(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file too large to keep is read when asked for, and a change of it changes its id."""
     monkeypatch.setattr(folders, "_KEPT_IN_MEMORY", 4)

@@ -341,6 +341,19 @@ def test_a_move_between_look_and_read_is_not_lost(repo: Path, monkeypatch: pytes
     assert repository.read().blobs.read("top.yaml") == b"third"
 
 
+def test_a_path_that_goes_away_stays_an_error(repo: Path) -> None:
+    """A commit without the path is an error at every read, never the old tree, until the path is back."""
+    repository = Repository(source(repo, path="fleet"))
+    for _ in range(3):
+        repository.read()
+    commit(repo, {"fleet/app.yaml": None, "fleet/deep/é.conf": None})
+    for _ in range(3):
+        with pytest.raises(SourceError, match="fleet: no such folder"):
+            repository.read()
+    git(repo, "revert", "--no-edit", "HEAD")
+    assert repository.read().commit == git(repo, "rev-parse", "HEAD")
+
+
 def test_a_repository_that_was_replaced(repo: Path) -> None:
     """Deleted and made anew in the same place, the new one is read."""
     repository = Repository(source(repo))

@@ -155,6 +155,17 @@ def test_a_deleted_branch(source: Source, repo: Path) -> None:
     assert repository.read() is tree
 
 
+def test_a_path_that_goes_away_from_a_remote(source: Source, repo: Path) -> None:
+    """A commit without the path is an error at every read, with and without a fetch, never the old tree."""
+    repository = Repository(source)
+    for _ in range(3):
+        repository.read()
+    commit(repo, {"fleet/app.yaml": None, "other.yaml": "o"})
+    for fetch in (True, True, False):
+        with pytest.raises(SourceError, match="fleet: no such folder"):
+            repository.read(fetch=fetch)
+
+
 def _break(mirror: Path, how: str) -> None:
     """Leave a mirror as a crash or a bad disk could."""
     objects = [path for path in (mirror / "objects").rglob("*") if path.is_file()]
