@@ -3,12 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.model.host import Gpu, GpuProcess
-from reconciler.model.resources import format_memory
-from reconciler.model.snapshot import Container, HostView
-
-BUSY_ABOVE = 512 * 1024**2
-"""Bytes that the driver alone may use on an idle card."""
+from reconciler.model.busy import holds_card, slices_held
+from reconciler.model.host import Gpu
+from reconciler.model.snapshot import HostView
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +35,9 @@ def holders(view: HostView) -> dict[str, tuple[Holder, ...]]:
     return {gpu.uuid: (*_containers(view, gpu), *_processes(view, gpu)) for gpu in cards}
 
 
-def busy_reason(view: HostView, gpu: Gpu) -> str:
-    """Who uses a card that no counted container explains, in words; empty when it is idle or explained."""
-    if any(_holds(container, gpu) for container in view.containers):
-        return ""
-    used = max(gpu.memory_used, sum(process.memory for process in gpu.processes))
-    if used <= BUSY_ABOVE:
-        return ""
-    users = [_words(process) for process in sorted(gpu.processes, key=lambda one: one.pid)]
-    return ", ".join(users) or f"{format_memory(used)} in use by nobody known"
-
-
-def _words(process: GpuProcess) -> str:
-    owner = f" of {process.user}" if process.user else ""
-    return f"{process.name or 'a process'}{owner} (pid {process.pid})"
-
-
 def _containers(view: HostView, gpu: Gpu) -> Iterator[Holder]:
     for container in sorted(view.containers, key=lambda one: one.name):
-        if not _holds(container, gpu):
+        if not holds_card(container, gpu):
             continue
         whole = container.holding.all_gpus or gpu.uuid in container.holding.gpus
         ours = container.ours
@@ -67,7 +48,7 @@ def _containers(view: HostView, gpu: Gpu) -> Iterator[Holder]:
             user=ours.owner if ours else container.user,
             how=container.holding.how,
             state=container.state,
-            slices=() if whole else tuple(sorted(_slices(container, gpu))),
+            slices=() if whole else tuple(sorted(slices_held(container, gpu))),
         )
 
 
@@ -75,7 +56,7 @@ def _processes(view: HostView, gpu: Gpu) -> Iterator[Holder]:
     by_id = {container.id: container for container in view.containers}
     for process in sorted(gpu.processes, key=lambda one: one.pid):
         container = by_id.get(process.container or "")
-        if container is not None and _holds(container, gpu):
+        if container is not None and holds_card(container, gpu):
             continue
         how = "outside Docker"
         if container is not None:
@@ -90,14 +71,3 @@ def _processes(view: HostView, gpu: Gpu) -> Iterator[Holder]:
             pid=process.pid,
             memory=process.memory,
         )
-
-
-def _holds(container: Container, gpu: Gpu) -> bool:
-    holding = container.holding
-    if not container.holds or holding.observes:
-        return False
-    return holding.all_gpus or gpu.uuid in holding.gpus or bool(_slices(container, gpu))
-
-
-def _slices(container: Container, gpu: Gpu) -> set[str]:
-    return {one.uuid for one in gpu.mig_slices} & container.holding.mig

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reconciler.actual.holders import Holder, busy_reason, holders
+from reconciler.actual.holders import Holder, holders
 from reconciler.model.host import Gpu, HostFacts
 from reconciler.model.resources import parse_cpus
 from reconciler.model.snapshot import Holding
 
-__all__ = ["Holder", "busy_reason", "cpu_list", "holders", "holding_of", "observer", "pci_key", "published_ports"]
+__all__ = ["Holder", "cpu_list", "holders", "holding_of", "observer", "pci_key", "published_ports"]
 
 ENV = "NVIDIA_VISIBLE_DEVICES"
 CDI_PREFIX = "nvidia.com/gpu="

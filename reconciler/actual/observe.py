@@ -14,7 +14,7 @@ from reconciler.actual.origins import PROBE_PERIOD, Clock, Origins, Probe, with_
 from reconciler.engine.protocols import Reader
 from reconciler.errors import ReconcilerError, UnreachableError
 from reconciler.model.host import HostSpec
-from reconciler.model.snapshot import HostView, Reach, Snapshot
+from reconciler.model.snapshot import Container, HostView, Reach, Snapshot
 
 DEADLINE = 15.0
 """Seconds after which a host counts as unreachable in this pass; what it says later serves the next one."""
@@ -178,9 +178,18 @@ class _Host:
         lens = Lens(cluster, spec.ignore_containers, facts, self._info.get("DefaultRuntime") or "")
         entries = self._reader.list_containers()
         containers = self.inspects.refresh(self._reader, entries, lens, self._clock())
+        if _card_holders(self.view.containers) - _card_holders(containers):
+            facts, stale, reason = self._origins.again(spec)
+            facts = with_engine(facts, self._info)
         return HostView(spec, Reach.STALE if stale else Reach.KNOWN, facts, containers, reason)
 
     def _disconnect(self) -> None:
         reader, self._reader, self._info = self._reader, None, {}
         if reader is not None:
             reader.close()
+
+
+def _card_holders(containers: tuple[Container, ...]) -> set[str]:
+    """Ids of the containers that hold a card or a slice."""
+    held = (one for one in containers if one.holds and (one.holding.gpus or one.holding.mig or one.holding.all_gpus))
+    return {one.id for one in held}

@@ -12,6 +12,9 @@ from reconciler.model.host import EngineFacts, HostFacts, HostSpec
 PROBE_PERIOD = 60.0
 """Seconds for which what the local probe found is taken as it is."""
 
+PATIENCE = 5.0
+"""Seconds that a pass waits for the probe after a container that held a card has gone."""
+
 Probe = Callable[[], HostFacts]
 Clock = Callable[[], float]
 Found = tuple[HostFacts | None, bool, str]
@@ -33,6 +36,12 @@ class Origins:
         if self._local is not None and _is_local(spec):
             return self._local.facts()
         return None, False, "no facts yet: give the Host `facts: FILE` (reconcile discover prints them there)"
+
+    def again(self, spec: HostSpec) -> Found:
+        """The facts of one host after its cards changed hands: what the probe found before that shows the old users."""
+        if spec.facts_json is None and self._local is not None and _is_local(spec):
+            self._local.refresh(PATIENCE)
+        return self.of(spec)
 
     def waits_for_probe(self, spec: HostSpec) -> bool:
         """Whether ``of`` runs the probe itself, which may take its time: only the very first time."""
@@ -76,6 +85,13 @@ class _Local:
         if self._clock() - self._at >= self._period and self._running.acquire(blocking=False):
             threading.Thread(target=self._again, name="probe", daemon=True).start()
         return self._found
+
+    def refresh(self, patience: float) -> None:
+        """Probe now, and wait for it as long as ``patience`` allows."""
+        if self._running.acquire(timeout=patience):
+            probe = threading.Thread(target=self._again, name="probe", daemon=True)
+            probe.start()
+            probe.join(patience)
 
     def _again(self) -> None:
         try:

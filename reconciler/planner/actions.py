@@ -79,7 +79,8 @@ class Actions:
     def _sized(self, case: Case, workload: Workload, one: Found) -> Allocation | None:
         """What it has, or what it is to have on the same cards; None when it must be replaced to get it."""
         live, request = live_allocation(one), workload.request
-        same_cores = live.exclusive == request.exclusive and (not request.exclusive or len(live.cpus) == request.cores)
+        cores = len(live.cpus) if request.exclusive else live.millicpus
+        same_cores = live.exclusive == request.exclusive and cores == (request.cores or request.millicpus)
         if one.view.facts is None or (same_cores and live.memory == request.memory):
             return replace(live, memory=request.memory)
         if request.exclusive and live.millicpus:
@@ -260,8 +261,7 @@ class Actions:
     def _pooled(self, host: str, workload: Workload, allocation: Allocation) -> Allocation:
         if workload.request.exclusive or self.views[host].facts is None:
             return allocation
-        nodes = allocation.cpu_nodes if allocation.memory_nodes else ()
-        return replace(allocation, cpus=self.fleet.shared_pool(host, nodes), exclusive=False)
+        return replace(allocation, cpus=self.fleet.shared_pool(host, allocation.cpu_nodes), exclusive=False)
 
     # -- pieces
 

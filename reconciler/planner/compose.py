@@ -138,7 +138,7 @@ class _Pass:
             assert case.workload is not None  # noqa: S101 -- only wanted instances are started
             only = case.instance.index if case.instance.kind is Kind.LOCAL_SERVICE else None
             asks.append(Ask(case.instance, case.workload, only=only))
-        for ask in batch_order(asks):
+        for ask in batch_order(asks, self.fleet.choices):
             placed = self.fleet.place(ask, str(ask.instance))
             if isinstance(placed, Pending):
                 self.pending.append(placed)

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reconciler.model.busy import busy_reason
 from reconciler.model.host import Gpu, GpuMode, HostSpec
 from reconciler.model.snapshot import Container, HostView
 from reconciler.planner.topology import Topology, mask_of, pci_key
-
-# What an idle card may show as used: the driver's own share (facts on NVML; 512 MiB).
-BUSY_ABOVE = 512 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ def base_of(view: HostView, topology: Topology) -> Base:
     cards, slices = set(), set()
     for card in topology.cards:
         gpu = card.gpu
-        reason = _unfit(gpu, spec) or _held(gpu, foreign) or _busy(gpu, view.containers)
+        reason = _unfit(gpu, spec) or _held(gpu, foreign) or _busy(gpu, view)
         free_slices = [] if reason else _free_slices(gpu, foreign)
         slices.update(free_slices)
         reason = reason or _whole(gpu)
@@ -90,16 +88,6 @@ def _free_slices(gpu: Gpu, foreign: list[Container]) -> list[str]:
     return [piece.uuid for piece in gpu.mig_slices if piece.uuid not in held] if gpu.mig_enabled else []
 
 
-def _busy(gpu: Gpu, containers: tuple[Container, ...]) -> str:
-    """Who uses a card that no counted container explains; empty when idle or explained."""
-    slices = {piece.uuid for piece in gpu.mig_slices}
-    for container in containers:
-        holding = container.holding
-        explains = holding.all_gpus or gpu.uuid in holding.gpus or bool(slices & holding.mig)
-        if container.holds and not holding.observes and explains:
-            return ""
-    used = max(gpu.memory_used, sum(process.memory for process in gpu.processes))
-    if used <= BUSY_ABOVE:
-        return ""
-    users = sorted({f"{process.name or process.pid} of {process.user or 'unknown'}" for process in gpu.processes})
-    return f"busy: {', '.join(users) or 'memory in use by an unknown process'}"
+def _busy(gpu: Gpu, view: HostView) -> str:
+    reason = busy_reason(view.containers, gpu)
+    return f"busy: {reason}" if reason else ""

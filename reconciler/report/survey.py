@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from reconciler.actual.holders import Holder, busy_reason, holders
+from reconciler.actual.holders import Holder, holders
 from reconciler.actual.holdings import pci_key
+from reconciler.model.busy import busy_reason
 from reconciler.model.host import Gpu, GpuMode, HostSpec, MigSlice
 from reconciler.model.snapshot import Container, HostView
 
@@ -104,7 +105,7 @@ def _card_order(gpu: Gpu) -> tuple[bool, int, bool, int, str]:
 
 def _card(view: HostView, gpu: Gpu, held: tuple[Holder, ...]) -> Card:
     slices = tuple((one, tuple(by for by in held if not by.slices or one.uuid in by.slices)) for one in gpu.mig_slices)
-    busy = busy_reason(view, gpu)
+    busy = busy_reason(view.containers, gpu)
     if gpu.health != "ok":
         return Card(gpu, "unhealthy", held, slices, gpu.health)
     if _excluded(view.spec, gpu):

@@ -209,7 +209,7 @@ class Bed:
         )
 
     def _inside(self, command: list[str]) -> list[str]:
-        return ["nsenter", "--target", str(self._init), "--mount", "--net", "--pid", "--", *command]
+        return ["nsenter", "--target", str(self._init), "--mount", "--net", "--pid", "--root", "--", *command]
 
 
 def sweep() -> None:

@@ -26,7 +26,8 @@ WORK = {
     "bound.yaml": app("bound", "numa: require\nresources: {cpus: 6, gpus: 1}\n"),
     "web.yaml": app("web", "resources: {cpus: 0.5, cpuPolicy: shared}\n", instances=2),
     "huge.yaml": app("huge", "resources: {cpus: 1, gpus: 8}\n"),
-    "job.yaml": f"{HEAD}kind: Task\nname: job\nrun: first\nargs: [sh, -c, '{SHOW}']\nresources: {{gpus: 1}}\n",
+    "job.yaml": f"{HEAD}kind: Task\nname: job\nrun: first\nargs: [sh, -c, '{SHOW}']\n"
+    "resources: {cpus: 0.1, cpuPolicy: shared, gpus: 1}\n",
     "agent.yaml": f"{HEAD}kind: LocalService\nname: agent\nresources: {{cpus: 0.1, cpuPolicy: shared}}\n",
 }
 STARTED = {
@@ -68,7 +69,7 @@ def test_what_was_planned_is_what_containers_see(lab: Lab, bed: Bed) -> None:
             with lab.client() as client:
                 logs: bytes = client.logs(name)
             assert boxes[name].document["State"]["ExitCode"] == 0
-            cpuset, shown = logs.decode().split()[:2], logs.decode()
+            cpuset, shown = logs.decode().split()[:2], logs.decode()  # it ran before others could change its cores
         else:
             folder = "/sys/fs/cgroup/cpuset"
             cpuset = bed.inside(name, "cat", f"{folder}/cpuset.cpus", f"{folder}/cpuset.mems").split()
@@ -87,9 +88,9 @@ def test_what_was_planned_is_what_containers_see(lab: Lab, bed: Bed) -> None:
     ]
     assert len(given_out) == len(set(given_out)) == 2 * 2 + 1 + 1 + 1
     assert set(given_out) <= {*CARDS[:7], *SLICES}  # the card with slices is never given whole
-    exclusive = [cpu for name, given in planned.items() if "web" not in name and "agent" not in name
+    exclusive = [cpu for name, given in planned.items() if not name.startswith(("app/web", "local", "task"))
                  for cpu in parse_cpus(given["cpus"])]  # fmt: skip
-    assert len(exclusive) == len(set(exclusive)) == 4 + 4 + 1 + 6 + 1
+    assert len(exclusive) == len(set(exclusive)) == 4 + 4 + 1 + 6
     bound = planned["app/bound/0"]
     (node,) = {CARDS.index(card) // 4 for card in bound["gpus"]}
     assert bound["memoryNodes"] == [node]
@@ -137,7 +138,7 @@ def test_commands_that_read_never_try_to_change_anything(lab: Lab, tmp_path: Pat
         lab.run("snapshot", "--engine", proxy.url)
         assert {call.method for call in proxy.calls} <= {"GET", "HEAD"}
     summary = lab.plan_of(tmp_path / "plan.json")["summary"]
-    assert {key: count for key, count in summary.items() if count} == {"start": 1, "replace": 1, "stop": 1, "remove": 1}
+    assert {key: count for key, count in summary.items() if count} == {"start": 1, "replace": 1, "stop": 2}
 
 
 def test_discover_asks_no_engine(lab: Lab, tmp_path: Path) -> None:

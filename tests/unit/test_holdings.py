@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.actual.containers import decode
-from reconciler.actual.holdings import Holder, busy_reason, holders, pci_key, published_ports
+from reconciler.actual.holdings import Holder, holders, pci_key, published_ports
+from reconciler.model.busy import busy_reason
 from reconciler.model.host import GpuProcess, HostFacts
 from reconciler.model.resources import ObserveGpus, WholeGpus
 from reconciler.model.snapshot import Container, HostView, Reach
@@ -284,4 +285,4 @@ def test_busy(containers: tuple[Container, ...], used: int, processes: tuple[Gpu
     """A card is busy above 512 MiB that no counted container explains; drivers of idle cards use a little."""
     seen = view(*containers, used=used, processes=processes)
     assert seen.facts is not None
-    assert busy_reason(seen, seen.facts.gpus[0]) == reason
+    assert busy_reason(seen.containers, seen.facts.gpus[0]) == reason
