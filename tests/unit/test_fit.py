@@ -243,10 +243,10 @@ def busy_card(**fields: Any) -> HostView:
     [
         ({"memory_used": 5 * MIB}, ""),
         ({"memory_used": 512 * MIB}, ""),
-        ({"memory_used": 512 * MIB + 1}, "busy: memory in use by an unknown process"),
-        ({"processes": (GpuProcess(7, "python", "alice", GIB),)}, "busy: python of alice"),
+        ({"memory_used": 512 * MIB + 1}, "busy: 512Mi in use by nobody known"),
+        ({"processes": (GpuProcess(7, "python", "alice", GIB),)}, "busy: python of alice (pid 7)"),
         ({"processes": (GpuProcess(7, "Xorg", "root", 30 * MIB),)}, ""),
-        ({"memory_used": GIB, "processes": (GpuProcess(7),)}, "busy: 7 of unknown"),
+        ({"memory_used": GIB, "processes": (GpuProcess(7),)}, "busy: a process (pid 7)"),
         ({"health": "lost"}, "unhealthy: lost"),
         ({"mig_enabled": True}, "MIG is enabled and has no slices"),
     ],
