@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from reconciler.actual.local_probe import LocalProbe
     from reconciler.desired.repository import Repository
     from reconciler.desired.resolve import Cache
+    from reconciler.desired.shelf import Shelf
+    from reconciler.desired.tree import Tree
     from reconciler.executor.apply import Executor
 
 LOCAL_ENGINE = "unix:///var/run/docker.sock"
@@ -64,6 +66,7 @@ class Wiring:
         self._environ = environ
         self._keepers: dict[str, Keeper] = {}
         self._said: set[str] = set()
+        self._last_read: tuple[Tree, Desired] | None = None
         self._cluster = ""
         self._locked = ""
 
@@ -96,14 +99,31 @@ class Wiring:
 
     def read(self) -> Desired:
         """What git wants now. Raises SourceError (also when the locked cluster is another now), SpecError."""
-        from reconciler.desired.resolve import resolve  # noqa: PLC0415 - hosts and discover need none
-
-        desired = resolve(self.repository.read(), self._documents)
+        desired = self._resolved(self.repository.read())
         name = desired.cluster.name if desired.cluster else ""
         if self._locked and name != self._locked:
             raise SourceError(f"the cluster was {self._locked} and is {name or 'nameless'} now: restart to work on it")
         self._cluster = name
         return desired
+
+    def _resolved(self, tree: "Tree") -> Desired:
+        """What a tree wants: known from the last pass, from an earlier run, or found out now."""
+        if self._last_read is not None and self._last_read[0] is tree:
+            return self._last_read[1]
+        desired = self._shelf.find(tree)
+        if desired is None:
+            from reconciler.desired.resolve import resolve  # noqa: PLC0415 - 150 ms that a known commit need not pay
+
+            desired = resolve(tree, self._documents)
+            self._shelf.keep(tree, desired)
+        self._last_read = tree, desired
+        return desired
+
+    @cached_property
+    def _shelf(self) -> "Shelf":
+        from reconciler.desired.shelf import Shelf  # noqa: PLC0415 - hosts and discover need none
+
+        return Shelf(self.settings.state_dir / "resolved")
 
     # -- hosts
 

@@ -207,8 +207,9 @@ def _state(record: Record, life: Life) -> dict[str, Any]:
 
 
 def _mounts(record: Record) -> list[dict[str, Any]]:
-    found = []
-    for bind in (record["body"].get("HostConfig") or {}).get("Binds") or ():
+    host = record["body"].get("HostConfig") or {}
+    found = [_mount(mount) for mount in host.get("Mounts") or ()]
+    for bind in host.get("Binds") or ():
         source, target, mode = [*bind.split(":"), ""][:3]
         named = not source.startswith("/")
         words = mode.split(",")
@@ -229,6 +230,22 @@ def _mounts(record: Record) -> list[dict[str, Any]]:
 
 
 _SHARED = {"private", "shared", "slave"}
+_BUILT_IN = {"bridge", "host", "none"}
+
+
+def _mount(mount: Record) -> dict[str, Any]:
+    """One of the newer form, whose mode is never shown."""
+    source, named = mount.get("Source") or "", mount.get("Type") == "volume"
+    return {
+        "Type": mount.get("Type") or "bind",
+        **({"Name": source} if named else {}),
+        "Source": f"/var/lib/docker/volumes/{source}/_data" if named else source,
+        "Destination": mount["Target"],
+        **({"Driver": "local"} if named else {}),
+        "Mode": "z" if named else "",
+        "RW": not mount.get("ReadOnly"),
+        "Propagation": "" if named else (mount.get("BindOptions") or {}).get("Propagation") or "rprivate",
+    }
 
 
 def _network_settings(record: Record, life: Life) -> dict[str, Any]:
@@ -237,6 +254,8 @@ def _network_settings(record: Record, life: Life) -> dict[str, Any]:
     addressed = life.status == "running" and network not in {"host", "none"}
     address = f"172.17.{record['sequence'] // 250 % 250}.{record['sequence'] % 250 + 2}" if addressed else ""
     ports: Record = record["ports"] if life.status == "running" else {}
+    asked = ((record["body"].get("NetworkingConfig") or {}).get("EndpointsConfig") or {}).get(network) or {}
+    aliases = [*(asked.get("Aliases") or ()), record["id"][:12]] if network not in _BUILT_IN else None
     return {
         "Bridge": "",
         "Ports": copy.deepcopy(dict(ports)),
@@ -245,7 +264,7 @@ def _network_settings(record: Record, life: Life) -> dict[str, Any]:
             network: {
                 "IPAMConfig": None,
                 "Links": None,
-                "Aliases": None,
+                "Aliases": aliases,
                 "NetworkID": network,
                 "EndpointID": record["id"] if life.status == "running" else "",
                 "Gateway": "172.17.0.1" if addressed else "",

@@ -60,6 +60,15 @@ class Actions:
                 self._abandon(case, workload, one)
             case Verdict.DONE if one and case.others:
                 self._add(ActionKind.REMOVE, case, one.host, steps.clear(case.others), old=case.others[0])
+            case Verdict.WAIT if one and workload and case.failed and one.up:
+                self._give_back(case, workload, one)
+
+    def _give_back(self, case: Case, workload: Workload, one: Found) -> None:
+        """An old one that goes on because its replacement failed before it was stopped: it may be revived again."""
+        fields = steps.restart_policy(workload, one)
+        if fields:
+            reason = replace(case, reason=f"its restart policy is given back: {case.reason}")
+            self._add(ActionKind.UPDATE, reason, one.host, [steps.update(one, fields)], old=one)
 
     def _keep(self, case: Case, workload: Workload, one: Found) -> None:
         allocation = self._sized(case, workload, one)
@@ -87,6 +96,9 @@ class Actions:
             # The Engine accepts the clearing of a quota, and ignores it.
             self.outgrown[case.instance] = "a quota cannot be taken away in place"
             return None
+        if request.exclusive and one.container.limits.nano_cpus:
+            self.outgrown[case.instance] = "cores of its own: the Engine cannot lift its quota in place"
+            return None
         sized = self.fleet.resize(one.container.id, workload, live)
         if sized is None:
             self.outgrown[case.instance] = f"its new cores or memory do not fit on {one.host} in place"
@@ -96,7 +108,7 @@ class Actions:
         up = [other for other in case.others if other.up]
         if up and self._comes_second(case, one, up):
             todo = [*(step for other in up for step in steps.keep_down(other)), *steps.later(todo)]
-        elif self._blocked(one.host, live_allocation(one)):
+        elif self._blocked(case, one.host, live_allocation(one)):
             todo = steps.later(todo)
         kind = ActionKind.REPLACE if case.others else ActionKind.START
         order = _order(case.others) if case.others else None
@@ -189,13 +201,17 @@ class Actions:
         if isinstance(placed, Pending):
             return placed
         changes = changed_fields(one.ours.spec, spec_on_host(workload.container, one.view.spec.env))
+        if case.instance in self.outgrown:
+            changes += limit_changes(one.container.limits, limits_for(workload, placed.allocation))
         reason = "; ".join(filter(None, (case.reason or _why_replace(changes), why, held)))
         generation = self._next_generation(case)
-        make = self._make(case, workload, placed, generation)
+        make = steps.make(workload, placed.host, case.instance.container_name(self.cluster, generation))
         gone = steps.later(steps.clear((one, *case.others)))
         todo = [*make, *gone]
         if order is Order.STOP_FIRST and one.up:
             todo = [*steps.stop_first(make, one), *gone[1:]]
+        if self._blocked(case, placed.host, placed.allocation):
+            todo = steps.only_pull(todo)
         action = self._made(ActionKind.REPLACE, replace(case, reason=reason), workload, placed, generation)
         self.out.append(
             replace(
@@ -268,11 +284,19 @@ class Actions:
     def _make(self, case: Case, workload: Workload, placed: Placement, generation: int) -> list[Step]:
         name = case.instance.container_name(self.cluster, generation)
         todo = steps.make(workload, placed.host, name)
-        return steps.only_pull(todo) if self._blocked(placed.host, placed.allocation) else todo
+        return steps.only_pull(todo) if self._blocked(case, placed.host, placed.allocation) else todo
 
-    def _blocked(self, host: str, allocation: Allocation) -> bool:
-        """Whether something that is about to leave still holds what this needs."""
-        return any(clash(allocation, one.container) for one in self.leaving.get(host, ()) if one.up)
+    def _blocked(self, case: Case, host: str, allocation: Allocation) -> bool:
+        """Whether something that is about to leave still holds what this needs.
+
+        An exited container can hold (dockerd may revive it). What git does not want is removed before anything starts;
+        what another replacement leaves behind is removed in the order of identities, which may be later.
+        """
+        return any(
+            clash(allocation, one.container)
+            for one in self.leaving.get(host, ())
+            if one.up or (one.ours.instance != case.instance and one.ours.instance in self.wanted.instances)
+        )
 
     def _made(self, kind: ActionKind, case: Case, workload: Workload, placed: Placement, generation: int) -> Action:
         view = self.views[placed.host]

@@ -15,7 +15,6 @@ SPEC_NAMES = {
     "stop_signal": "stop.signal",
 }
 LIMIT_NAMES = (
-    ("resources.cpus", "nano_cpus"),
     ("cpuset", "cpus"),
     ("memory nodes", "memory_nodes"),
     ("resources.memory", "memory"),
@@ -25,8 +24,8 @@ LIMIT_NAMES = (
 
 
 def limit_changes(old: Limits, new: Limits) -> tuple[Change, ...]:
-    """Limits that an update changes; cpusets as kernel lists, memory in bytes, cores as fractions."""
-    out = []
+    """Limits that differ; cores as numbers, cpusets as kernel lists, memory in bytes."""
+    out = _core_changes(old, new)
     for name, field in LIMIT_NAMES:
         before, after = getattr(old, field), getattr(new, field)
         wanted = after or field not in {"cpus", "memory_nodes"}
@@ -35,10 +34,28 @@ def limit_changes(old: Limits, new: Limits) -> tuple[Change, ...]:
     return tuple(out)
 
 
+def _core_changes(old: Limits, new: Limits) -> list[Change]:
+    """What differs of ``cpus`` and ``cpuPolicy``: shared work has a quota, exclusive work as many cores as its cpuset."""
+    pairs = (
+        ("resources.cpus", _cores(old), _cores(new)),
+        ("resources.cpuPolicy", _policy(old), _policy(new)),
+    )
+    return [Change(*pair) for pair in pairs if pair[1] != pair[2] and pair[2] is not None]
+
+
+def _cores(limits: Limits) -> float | None:
+    cores = limits.nano_cpus / 1_000_000_000 if limits.nano_cpus else len(limits.cpus)
+    return (int(cores) if cores == int(cores) else cores) or None
+
+
+def _policy(limits: Limits) -> str | None:
+    if limits.nano_cpus:
+        return "shared"
+    return "exclusive" if limits.cpus else None
+
+
 def _shown(field: str, value: Any) -> Any:
-    if field in {"cpus", "memory_nodes"}:
-        return format_cpus(value)
-    return value / 1_000_000_000 if field == "nano_cpus" else value
+    return format_cpus(value) if field in {"cpus", "memory_nodes"} else value
 
 
 def spec_name(field: str) -> str:

@@ -48,7 +48,9 @@ def numa_lack(free: Free, want: Want) -> Lack:
     holders = [count for count in counts if count]
     if want.pieces and max(counts) < want.pieces:
         over = f"{NUMBERS[len(holders)] if len(holders) < len(NUMBERS) else len(holders)} nodes"
-        text = f"{' + '.join(map(str, holders))} {things(want, 2)} free over {over} and {rule}"
+        part = "socket" if want.numa is Numa.REQUIRE_SOCKET else "node"
+        whole = f"{want.pieces} {things(want, want.pieces)} on one {part}"
+        text = f"{whole}: {' + '.join(map(str, holders))} free over {over}, and {rule}"
         return Lack("numa", want.pieces - max(counts), text)
     parts = [f"{want.pieces} {things(want, want.pieces)}"] if want.pieces else []
     parts += [f"{cores(want, want.units)} cores", format_memory(want.memory)]

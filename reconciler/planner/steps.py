@@ -35,13 +35,18 @@ def bring_up(workload: Workload, one: Found) -> list[Step]:
 
 def revive(workload: Workload, one: Found) -> list[Step]:
     """Start an exited container again, with the restart policy that a stop-first replacement took from it."""
-    policy = workload.restart
-    right = one.container.limits.restart == policy
-    steps = [] if right else [update(one, (("RestartPolicy", {"Name": policy, "MaximumRetryCount": 0}),))]
+    fields = restart_policy(workload, one)
+    steps = [update(one, fields)] if fields else []
     steps.append(_on(StepKind.START, one))
     if workload.kind is not Kind.TASK:
         steps.append(_on(StepKind.READY, one, due=False))
     return steps
+
+
+def restart_policy(workload: Workload, one: Found) -> tuple[tuple[str, Any], ...]:
+    """What gives a container the restart policy of git (back); empty when it has it."""
+    right = one.container.limits.restart == workload.restart
+    return () if right else (("RestartPolicy", {"Name": workload.restart, "MaximumRetryCount": 0}),)
 
 
 def update(one: Found, fields: tuple[tuple[str, Any], ...]) -> Step:

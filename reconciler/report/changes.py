@@ -9,6 +9,7 @@ from typing import Any
 
 from reconciler.model.plan import Change
 from reconciler.model.resources import format_memory
+from reconciler.report.spelling import spelled
 
 SENSITIVE = "(sensitive)"
 UNSET = "(unset)"
@@ -40,7 +41,7 @@ def _expand(change: Change) -> Iterator[Change]:
     if change.field == "secrets":
         yield Change(change.field, SENSITIVE, SENSITIVE)
         return
-    old, new = _marked(change.old), _marked(change.new)
+    old, new = (_marked(spelled(change.field, value)) for value in (change.old, change.new))
     if isinstance(old, dict | list) and isinstance(new, dict | list) and type(old) is type(new):
         yield from _inside(change.field, old, new)
     elif change.field == "env":

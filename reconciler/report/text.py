@@ -30,7 +30,7 @@ GONE = frozenset({"exited", "dead", "created"})
 def plan_text(plan: Plan, snapshot: Snapshot, *, width: int | None, color: bool, wide: bool) -> str:
     """The plan, ending in its summary line, or in ``No changes.`` where nothing is to be done.
 
-    ``width`` None wraps nothing; ``wide`` adds UUIDs and why each place was chosen. No time and no random order.
+    ``width`` None wraps nothing; ``wide`` adds UUIDs. No time and no random order.
     """
     page = Page(width)
     cards = Cards(snapshot)
@@ -110,7 +110,7 @@ def action_lines(page: Page, action: Action, cards: Cards, *, wide: bool) -> Non
     if action.old and action.kind is not ActionKind.START:
         page.field("runs" if action.old.state not in GONE else "was", existing_text(action), indent=BODY)
     _given(page, action, cards, wide=wide)
-    if wide and action.why:
+    if action.why:
         page.field("chosen", action.why, indent=BODY)
     page.field("steps", steps_text(action), indent=BODY)
     for warning in action.warnings:

@@ -56,7 +56,7 @@ done
 
 
 class Bed:
-    """One private Engine. ``url`` is its socket; ``start``, ``stop``, ``kill`` and ``freeze`` act on its dockerd."""
+    """One private Engine. ``url`` is its socket; ``start``, ``kill`` and ``daemon_signal`` act on its dockerd."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -71,12 +71,17 @@ class Bed:
             "RUNC_PYTHON": shutil.which("python3", path=_SYSTEM_PATH) or _program("python3"),
             "RUNC_BUNDLE": str(FAKES / "runc_bundle.py"),
         }
+        self._dockerd: subprocess.Popen[bytes] | None = None
+        self._init = 0
         self._lay_out()
         with (directory / "namespaces.log").open("wb") as log:
             self._holder = self._hold(log)
-        self._init = wait_for(self._find_init, "the namespaces of the test bed")
-        self.run(["sh", "-c", _PREPARE])
-        self._dockerd: subprocess.Popen[bytes] | None = None
+        try:
+            self._init = wait_for(self._find_init, "the namespaces of the test bed")
+            self.run(["sh", "-c", _PREPARE])
+        except BaseException:
+            self.close()
+            raise
 
     def _hold(self, log: IO[bytes]) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
@@ -175,7 +180,8 @@ class Bed:
     def close(self) -> None:
         """End every process of the bed and take back what it left in the cgroup tree."""
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._init, signal.SIGKILL)  # the first process of a PID namespace takes all others with it
+            # The first process of a PID namespace takes all others along, and unshare ends when they are gone.
+            os.kill(self._init or self._holder.pid, signal.SIGKILL)
         self._holder.wait(20)
         if self._dockerd is not None:
             self._dockerd.kill()  # what is left of it is nsenter, which may be stopped

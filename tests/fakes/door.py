@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from reconciler.engine.protocols import Json, Reader, Writer
 
@@ -29,3 +30,13 @@ class Door:
         container = self.create(body, name, **host)
         self.writer.start(container)
         return container
+
+    def state(self, container: str) -> dict[str, Any]:
+        """``State`` of a container."""
+        found: dict[str, Any] = self.reader.inspect_container(container)["State"]
+        return found
+
+    def host_config(self, container: str) -> dict[str, Any]:
+        """``HostConfig`` of a container."""
+        found: dict[str, Any] = self.reader.inspect_container(container)["HostConfig"]
+        return found

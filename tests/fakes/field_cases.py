@@ -30,8 +30,8 @@ class Effect(StrEnum):
 class FieldCase:
     """``before`` and ``after`` are laid over the plain document with ``needs``.
 
-    ``fields`` is what the plan must name; ``look`` reads from an inspect document what ``shown`` says for both values.
-    ``drift`` marks an edit that the plan reports as no longer met and does not enforce.
+    The plan must name ``fields``, as the schema writes them: by default those that differ between the two values.
+    ``look`` reads from an inspect document what ``shown`` says for both; ``real`` where only a real Engine shows it.
     """
 
     name: str
@@ -43,7 +43,7 @@ class FieldCase:
     shown: tuple[Any, Any] = (None, None)
     needs: Json = field(default_factory=dict)
     kinds: tuple[str, ...] = EVERY
-    drift: bool = False
+    real: bool = False
 
     def document(self, kind: str, values: Json, **more: Any) -> dict[str, Any]:
         """The whole document of this case."""
@@ -152,9 +152,7 @@ def _one(name: str, path: str, before: Any, after: Any, **more: Any) -> FieldCas
             value = {key: value}
         return dict(value)
 
-    effect = more.get("effect", Effect.REPLACE)
-    named = () if effect in {Effect.NOTHING, Effect.REFUSED} else (path,)
-    return FieldCase(name, nest(before), nest(after), **({"fields": named} | more))
+    return FieldCase(name, nest(before), nest(after), **more)
 
 
 def _item(name: str, key: str, before: Json, after: Json, **more: Any) -> FieldCase:
@@ -321,7 +319,6 @@ PLACEMENT = (
         {"type": "MATCH_TAG", "tag": "elsewhere"},
         effect=NOTHING,
         kinds=("App", "Task"),
-        drift=True,
     ),
     _one(
         "policy-rule",
@@ -346,7 +343,7 @@ PLACEMENT = (
             "type": "COMPOSITE",
             "combiner": "OR",
             "policies": [
-                {"type": "MATCH_TAG", "tag": "elsewhere"},
+                {"type": "NO_TAG"},
                 {"type": "MAX_N_PER_HOST", "max": 2},
                 {"type": "RULE_BASED", "rule": "host.memory > 0"},
                 {"type": "ONE_PER_HOST"},
@@ -546,7 +543,7 @@ def _check(part: str, key: str, before: Any, after: Any, shown: str, *values: An
         f"{part}-{key.lower()}",
         {part: {key: before}},
         {part: {key: after}},
-        fields=("health",),  # readiness and health are one check of the Engine
+        fields=(f"health.{key}",),  # readiness and health are one check of the Engine
         look=_health(shown),
         shown=(values[0], values[1]),
         needs={part: _CHECK},
@@ -629,6 +626,11 @@ ALONE = (
 
 
 # -- which fields the table has
+
+
+def named(case: FieldCase) -> set[str]:
+    """What the plan must name."""
+    return set(case.fields) or varied(case)
 
 
 def varied(case: FieldCase) -> set[str]:

@@ -378,7 +378,7 @@ def test_no_port_left() -> None:
             {"gpus": 8, "numa": Numa.REQUIRE},
             "no NUMA node has 8 GPUs, 1 core and 1Gi free at once",
             (("numa", 1),),
-            Nearest("a", "3 + 5 GPUs free over two nodes and numa is required"),
+            Nearest("a", "8 GPUs on one node: 3 + 5 free over two nodes, and numa is required"),
         ),
         (
             [host("a", tags=("train",)), host("b", [(8, 8, 2)], tags=("train",)), host("c")],
