@@ -19,13 +19,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.cli.main import main as reconcile
 from reconciler.cli.wiring import Wiring
 from reconciler.config import settings_from
 from reconciler.daemon import Daemon
-from reconciler.journal.journal import Event
 from tests.engine.dockerd import IMAGE, Bed
+
+if TYPE_CHECKING:
+    from reconciler.journal.journal import Event
 
 CONTAINERS, PASSES = 100, 200
 FLEET = """

@@ -67,8 +67,10 @@ class Actions:
         """An old one that goes on because its replacement failed before it was stopped: it may be revived again."""
         fields = steps.restart_policy(workload, one)
         if fields:
-            reason = replace(case, reason=f"its restart policy is given back: {case.reason}")
-            self._add(ActionKind.UPDATE, reason, one.host, [steps.update(one, fields)], old=one)
+            told = replace(case, reason=f"its restart policy is given back: {case.reason}")
+            made = self._action(ActionKind.UPDATE, told, one.host, [steps.update(one, fields)], old=one)
+            change = Change("restart", one.container.limits.restart, workload.restart)
+            self.out.append(replace(made, changes=(change,)))
 
     def _keep(self, case: Case, workload: Workload, one: Found) -> None:
         allocation = self._sized(case, workload, one)

@@ -107,19 +107,21 @@ def test_an_image_that_no_registry_has_cannot_be_pulled(door: Door) -> None:
         door.reader.inspect_image("127.0.0.1:1/missing:1")
 
 
-@pytest.mark.parametrize("call", ["inspect", "logs", "start", "update", "rename", "put_archive"])
-def test_calls_on_a_container_that_is_gone_are_not_found(door: Door, call: str) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda door: door.reader.inspect_container("gone"), id="inspect"),
+        pytest.param(lambda door: door.reader.logs("gone", 1), id="logs"),
+        pytest.param(lambda door: door.writer.start("gone"), id="start"),
+        pytest.param(lambda door: door.writer.update("gone", {"CpuShares": 2}), id="update"),
+        pytest.param(lambda door: door.writer.rename("gone", "other"), id="rename"),
+        pytest.param(lambda door: door.writer.put_archive("gone", "/", archive("x", b"")), id="put_archive"),
+    ],
+)
+def test_calls_on_a_container_that_is_gone_are_not_found(door: Door, call: Callable[[Door], object]) -> None:
     """Everything that needs the container answers 404."""
-    calls: dict[str, Callable[[], object]] = {
-        "inspect": lambda: door.reader.inspect_container("gone"),
-        "logs": lambda: door.reader.logs("gone", 1),
-        "start": lambda: door.writer.start("gone"),
-        "update": lambda: door.writer.update("gone", {"CpuShares": 2}),
-        "rename": lambda: door.writer.rename("gone", "other"),
-        "put_archive": lambda: door.writer.put_archive("gone", "/", archive("x", b"")),
-    }
     with pytest.raises(NotFoundError, match="No such container: gone"):
-        calls[call]()
+        call(door)
 
 
 def test_stopping_and_removing_what_is_gone_is_done(door: Door) -> None:

@@ -9,7 +9,6 @@ from reconciler.errors import ConflictError, NotFoundError, RefusedError
 from tests.fakes.door import Door
 from tests.fakes.waiting import wait_for
 
-MIB = 1024**2
 GPU = {"Driver": "nvidia", "DeviceIDs": ["GPU-a", "GPU-b"], "Capabilities": [["gpu"]]}
 
 

@@ -29,7 +29,7 @@ FACTS = {
             "pci": f"00000000:{0x0A + number:02X}:00.0",
             "model": "NVIDIA A100-SXM4-80GB",
             "memory": 80 * GIB,
-            "numaNode": number // 4,
+            "numaNode": number // 6,
             **(
                 {
                     "mig": {
@@ -40,11 +40,11 @@ FACTS = {
                         ],
                     }
                 }
-                if number == 7
+                if number == 11
                 else {}
             ),
         }
-        for number in range(8)
+        for number in range(12)
     ],
 }
 HOST = {"apiVersion": "reconciler/v1", "kind": "Host", "name": "host-1", "engine": "sim://", "facts": "facts.json"}

@@ -204,6 +204,8 @@ PROCESS = (
         None,
         ["/bin/env"],
         needs={"image": "wrapped:1"},
+        fields=("command",),
+        real=True,  # what an image has is simulated by no image
         look=at("Config.Entrypoint"),
         shown=(["/bin/env"], ["/bin/env"]),
     ),
@@ -225,6 +227,7 @@ PROCESS = (
         "env",
         {"A": {"secret": "hf", "key": "token"}},
         {"A": {"secret": "hf", "key": "other"}},
+        fields=("env.A",),
         look=env("A"),
         shown=("t0ken", "0ther"),
     ),
@@ -279,16 +282,23 @@ RESOURCES = (
 )
 
 CARDS = (
-    _one("gpus", "resources.gpus", 1, 2, look=_cards, shown=([1], [2])),
+    _one("gpus", "resources.gpus", 1, 2, fields=("resources.gpus.count",), look=_cards, shown=([1], [2])),
     _one("gpus-none", "resources.gpus", 1, None, look=_cards, shown=([1], [])),
     _one("gpus-count", "resources.gpus", {"count": 1}, {"count": 2}, look=_cards, shown=([1], [2])),
-    _one("gpus-model", "resources.gpus", {"count": 1, "model": "*A100*"}, {"count": 1, "model": ["*SXM4*", "*H100*"]}),
+    _one(
+        "gpus-model",
+        "resources.gpus",
+        {"count": 1, "model": "*A100*"},
+        {"count": 1, "model": ["*SXM4*", "*H100*"]},
+        fields=("resources.gpus.model[]",),
+    ),
     _one("gpus-min", "resources.gpus", {"count": 1, "minMemory": "10Gi"}, {"count": 1, "minMemory": "20Gi"}),
     _one(
         "gpus-mig",
         "resources.gpus",
         {"mig": "1g.10gb"},
         {"mig": "2g.20gb", "count": 1},
+        fields=("resources.gpus.mig",),
         look=_cards,
         shown=([1], [1]),
     ),
@@ -297,6 +307,7 @@ CARDS = (
         "resources.gpus",
         0,
         {"observe": "all"},
+        fields=("resources.gpus",),
         look=_cards,
         shown=([], [-1]),
     ),
@@ -311,14 +322,6 @@ PLACEMENT = (
         {"type": "MAX_N_PER_HOST", "max": 1},
         {"type": "MAX_N_PER_HOST", "max": 2},
         effect=NOTHING,
-    ),
-    _one(
-        "policy-tag",
-        "placementPolicy",
-        {"type": "MATCH_TAG", "tag": "host-1"},
-        {"type": "MATCH_TAG", "tag": "elsewhere"},
-        effect=NOTHING,
-        kinds=("App", "Task"),
     ),
     _one(
         "policy-rule",
@@ -401,6 +404,7 @@ NETWORK = (
         "ports",
         [{"container": 80, "host": 8086}],
         None,
+        fields=("ports",),
         look=_binding,
         shown=([("80/tcp", "", "8086")], []),
     ),
@@ -459,11 +463,11 @@ STORAGE = (
         [("volume", "one", "/v", True)],
         [("volume", "two", "/v", True)],
     ),
-    _item("config-file", "configs", _CONF, {**_CONF, "file": "b.conf"}),
+    _item("config-file", "configs", _CONF, {**_CONF, "file": "b.conf"}, fields=("configs[].content",)),
     _item("config-container", "configs", _CONF, {**_CONF, "container": "/etc/y.conf"}),
     _item("config-mode", "configs", _CONF, {**_CONF, "mode": "0400"}),
     _item("secret-secret", "secretFiles", _TOKEN, {**_TOKEN, "secret": "gh"}),
-    _item("secret-key", "secretFiles", _TOKEN, {**_TOKEN, "key": "other"}),
+    _item("secret-key", "secretFiles", _TOKEN, {**_TOKEN, "key": "other"}, fields=("secretFiles[].secret",)),
     _item("secret-container", "secretFiles", _TOKEN, {**_TOKEN, "container": "/run/y"}),
     _item(
         "tmpfs",
@@ -521,6 +525,7 @@ RIGHTS = (
         "logging",
         {"driver": "json-file"},
         {"driver": "none"},
+        fields=("logging",),
         look=at("HostConfig.LogConfig"),
         shown=(
             {"Type": "json-file", "Config": {"max-file": "3", "max-size": "10m"}},
@@ -543,7 +548,9 @@ def _check(part: str, key: str, before: Any, after: Any, shown: str, *values: An
         f"{part}-{key.lower()}",
         {part: {key: before}},
         {part: {key: after}},
-        fields=(f"health.{key}",),  # readiness and health are one check of the Engine
+        fields=(
+            "health.exec[]" if key == "exec" else f"health.{key}",
+        ),  # readiness and health are one check of the Engine
         look=_health(shown),
         shown=(values[0], values[1]),
         needs={part: _CHECK},
@@ -599,30 +606,68 @@ BEHAVIOUR = (
     _one("on-change", "onChange", "restart", "finish", effect=NOTHING, kinds=("Task",)),
 )
 
-CASES = (*PROCESS, *RESOURCES, *CARDS, *PLACEMENT, *NETWORK, *STORAGE, *RIGHTS, *WATCHED, *BEHAVIOUR)
-"""Each can run beside all others: none takes a core of its own."""
+GROUPS = {
+    "process": PROCESS,
+    "resources": RESOURCES,
+    "cards": CARDS,
+    "placement": PLACEMENT,
+    "network": NETWORK,
+    "storage": STORAGE,
+    "rights": RIGHTS,
+    "watched": WATCHED,
+    "behaviour": BEHAVIOUR,
+}
+"""Those of a group run side by side: none takes a core of its own, and no two take one port."""
 
+
+def group(name: str, kind: str) -> list[FieldCase]:
+    """The cases of a group that a kind has and that are not refused."""
+    return [case for case in GROUPS[name] if kind in case.kinds and case.effect is not Effect.REFUSED]
+
+
+_OWN = {"resources": {"cpuPolicy": "exclusive"}}
 ALONE = (
+    _one("cores", "resources.cpus", 1, 2, effect=UPDATE, fields=("resources.cpus", "cpuset"), needs=_OWN),
+    _one("cores-down", "resources.cpus", 3, 1, effect=UPDATE, fields=("resources.cpus", "cpuset"), needs=_OWN),
     _one(
-        "cores",
-        "resources.cpus",
-        1,
-        2,
+        "to-shared",
+        "resources",
+        {"cpus": 1, "cpuPolicy": "exclusive"},
+        {"cpus": 1, "cpuPolicy": "shared"},
         effect=UPDATE,
-        fields=("resources.cpus", "cpuset"),
-        needs={"resources": {"cpuPolicy": "exclusive"}},
+        fields=("resources.cpuPolicy", "cpuset"),
     ),
     _one(
-        "cores-down",
-        "resources.cpus",
-        3,
-        1,
-        effect=UPDATE,
-        fields=("resources.cpus", "cpuset"),
-        needs={"resources": {"cpuPolicy": "exclusive"}},
+        "to-exclusive",
+        "resources",
+        {"cpus": 1, "cpuPolicy": "shared"},
+        {"cpus": 1, "cpuPolicy": "exclusive"},
+        fields=("resources.cpuPolicy", "cpuset"),
+    ),
+    _one("numa-require", "numa", "prefer", "require", effect=NOTHING, needs=_OWN),
+    _one(
+        "numa-prefer",
+        "numa",
+        "require",
+        "prefer",
+        effect=NOTHING,
+        needs=_OWN,
+        look=at("HostConfig.CpusetMems"),
+        shown=("0", "0"),
     ),
 )
 """Those that take cores, and with them change the cpuset of all shared work on their host."""
+
+
+VIOLATED = _one(
+    "policy-tag",
+    "placementPolicy",
+    {"type": "MATCH_TAG", "tag": "host-1"},
+    {"type": "MATCH_TAG", "tag": "elsewhere"},
+    effect=NOTHING,
+    kinds=("App", "Task"),
+)
+"""The plan reports that its policy holds no longer, and does not enforce it."""
 
 
 # -- which fields the table has

@@ -1,0 +1,105 @@
+"""The whole command on a real Engine beside containers and reconcilers that are not ours."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.reconcile_command import CARDS, Lab, app, assert_no_card_twice
+from tests.fakes.waiting import wait_for
+
+ONE = "resources: {gpus: 1}\n"
+
+
+@pytest.fixture
+def lab(engine: str, tmp_path: Path) -> Lab:
+    """A repository and the bed's Engine."""
+    return Lab(tmp_path, engine)
+
+
+def request(*cards: str) -> dict[str, Any]:
+    """HostConfig that asks for cards as ``docker run --gpus`` does."""
+    return {"DeviceRequests": [{"Driver": "nvidia", "DeviceIDs": list(cards), "Capabilities": [["gpu"]]}]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "held"),
+    [
+        (request(CARDS[2]), CARDS[2:3]),
+        (request("3", "0"), (CARDS[0], CARDS[3])),
+        ({"DeviceRequests": [{"Driver": "nvidia", "Count": 2, "Capabilities": [["gpu"]]}]}, CARDS[:2]),
+        ({"Devices": [{"PathOnHost": "/dev/null", "PathInContainer": "/dev/null"}]}, ()),
+    ],
+    ids=["by id", "by index", "by count", "nothing"],
+)
+def test_what_a_foreign_container_holds_is_not_given_out(
+    lab: Lab, settings: dict[str, Any], held: tuple[str, ...]
+) -> None:
+    """All other cards are given out, and it runs on; then one more instance waits."""
+    theirs = lab.by_hand("experiment", **settings)
+    free = sorted({*CARDS[:7]} - {*held})
+    lab.begin({"a.yaml": app("a", ONE, instances=len(free) + 1)})
+    done = lab.run("--fail-on-pending", code=1)
+    assert f"app/a/{len(free)}: pending" in done.err
+    ours = lab.running()
+    assert sorted(card for box in ours.values() for card in box.cards) == free
+    assert next(box for box in lab.boxes() if box.id == theirs).running
+    with lab.client() as client:
+        client.remove_container(theirs, force=True)
+    lab.run()
+    assert len(lab.running()) == min(7, len(free) + 1)
+
+
+def test_a_privileged_container_holds_every_card(lab: Lab) -> None:
+    """Nothing that needs a card starts beside it; what needs none does. `hosts` names it on every card."""
+    lab.by_hand("desktop", Privileged=True)
+    lab.begin({"a.yaml": app("a", ONE), "b.yaml": app("b", "resources: {cpus: 0.5, cpuPolicy: shared}\n")})
+    lab.run()
+    assert set(lab.running()) == {"app.b.0"}
+    (view,) = lab.run("hosts", "--json").json["hosts"]
+    assert {card["uuid"]: [one["name"] for one in card["holders"]] for card in view["gpus"]} == dict.fromkeys(
+        CARDS, ["desktop"]
+    )
+
+
+def test_hosts_names_who_holds_a_card_without_a_repository(lab: Lab) -> None:
+    """From the Engine alone, whose cards nobody has described: who has asked for which."""
+    lab.by_hand("experiment", **request(CARDS[2]))
+    shown = lab.run("hosts", "--engine", lab.engine)
+    assert "experiment" in shown.out, shown.out
+    assert "experiment" in str(lab.run("hosts", "--engine", lab.engine, "--json").json)
+
+
+def test_a_foreign_container_with_our_name_is_left_alone(lab: Lab) -> None:
+    """The name is taken: that is said, and theirs is neither adopted nor removed."""
+    theirs = lab.by_hand("lab.app.a.0.g1")
+    lab.begin({"a.yaml": app("a", ONE)})
+    done = lab.run(code=1)
+    assert "lab.app.a.0.g1" in done.err
+    assert "left alone" in done.err
+    assert [(box.id, box.running) for box in lab.boxes()] == [(theirs, True)]
+
+
+def test_two_runs_at_once_that_know_nothing_of_one_another(lab: Lab, tmp_path: Path) -> None:
+    """With different state directories no lock keeps them apart: no card has two owners, no instance is doubled."""
+    work = {f"{name}.yaml": app(name, "resources: {cpus: 2, gpus: 1}\n", instances=2) for name in "abc"}
+    lab.begin(work)
+    states = [tmp_path / "one", tmp_path / "two"]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda state: lab.run(code=None, state=state), states))
+    wait_for(lambda: lab.run("--deadline", "30s", code=None).code == 0, "everything to settle", 120)
+    ours = lab.running()
+    assert sorted(ours) == sorted(f"app.{name}.{number}" for name in "abc" for number in range(2))
+    assert_no_card_twice(list(ours.values()))
+    assert len(lab.boxes()) == 6
+    lab.commit({name: text + "env: {A: b}\n" for name, text in work.items()})
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda state: lab.run(code=None, state=state), states))
+    wait_for(lambda: lab.run("--deadline", "30s", code=None).code == 0, "everything to settle", 120)
+    again = lab.running()
+    assert sorted(again) == sorted(ours)
+    assert_no_card_twice(list(again.values()))
+    assert len(lab.boxes()) == 6
+    assert not {box.id for box in again.values()} & {box.id for box in ours.values()}
+    lab.settled()
