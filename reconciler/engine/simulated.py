@@ -10,7 +10,6 @@ no registry; every other one can be pulled. ``simulation.Simulation`` makes thin
 import hashlib
 import io
 import json
-import tarfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,7 +40,7 @@ from reconciler.engine.simulated_rules import (
     check_removal,
     merged,
 )
-from reconciler.engine.simulated_state import StateFile
+from reconciler.engine.simulated_state import shared_file
 from reconciler.errors import ConflictError, EngineError, NotFoundError, RefusedError, UnreachableError
 
 VERSION, API_VERSION = "20.10.24", "1.41"
@@ -55,7 +54,7 @@ class _Door:
 
     def __init__(self, host: str, state_dir: Path, machine: Machine | None = None, clock: Clock = time.time) -> None:
         self.host = host
-        self._file = StateFile(state_dir / STATE_FILE)
+        self._file = shared_file(state_dir / STATE_FILE)
         self._machine = machine or BOUNDLESS
         self._clock = clock
 
@@ -200,6 +199,8 @@ class SimulatedWriter(_Door):
 
     def put_archive(self, container: str, path: str, tar: bytes) -> None:
         """Unpack ``tar`` under ``path``: names, modes and hashes are kept. Every folder exists."""
+        import tarfile  # noqa: PLC0415 - 20 ms that only containers with files pay
+
         with self._changing() as host:
             record = find(host, container)
             try:

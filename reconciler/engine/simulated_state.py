@@ -3,13 +3,19 @@
 import fcntl
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 FORMAT = "reconciler.simulated/v1"
+
+
+@lru_cache(maxsize=16)
+def shared_file(path: Path) -> "StateFile":
+    """One ``StateFile`` for all hosts of a state directory, so that it is parsed once and not once per host."""
+    return StateFile(path)
 
 
 class StateFile:
@@ -49,14 +55,9 @@ class StateFile:
         return document
 
     def _replace(self, content: bytes, before: int) -> None:
-        descriptor, name = tempfile.mkstemp(prefix=self.path.name, dir=self.path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            status = Path(name).stat()
-            if status.st_mtime_ns <= before:  # two writes within one tick of the clock must not look alike to a reader
-                os.utime(name, ns=(status.st_atime_ns, before + 1))
-            Path(name).replace(self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        new = self.path.with_suffix(".new")  # one name will do: the lock is held
+        new.write_bytes(content)
+        status = new.stat()
+        if status.st_mtime_ns <= before:  # two writes within one tick of the clock must not look alike to a reader
+            os.utime(new, ns=(status.st_atime_ns, before + 1))
+        new.replace(self.path)

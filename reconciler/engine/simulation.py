@@ -6,14 +6,14 @@ from pathlib import Path
 
 from reconciler.engine.simulated_life import life
 from reconciler.engine.simulated_records import STATE_FILE, end, find, new_host
-from reconciler.engine.simulated_state import StateFile
+from reconciler.engine.simulated_state import shared_file
 
 
 class Simulation:
     """The hand of chance over the simulated hosts of one state directory. Containers go by id or name."""
 
     def __init__(self, state_dir: Path, clock: Callable[[], float] = time.time) -> None:
-        self._file = StateFile(state_dir / STATE_FILE)
+        self._file = shared_file(state_dir / STATE_FILE)
         self._clock = clock
 
     def exit(self, host: str, container: str, code: int) -> None:

@@ -110,6 +110,7 @@ class Bed:
                         *("dockerd", "--data-root", f"{self.directory}/data", "--exec-root", f"{self.directory}/exec"),
                         *("--pidfile", f"{self.directory}/pid", "--host", self.url, "--cgroup-parent", self._cgroup),
                         *("--bip", "172.29.0.1/24", "--live-restore"),
+                        *("--add-runtime", f"nvidia={self.directory}/bin/runc"),
                     ]
                 ),
                 env=self._environment,

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.fakes import nvml_library
+from tests.fakes.probe_bed import machine
 from tests.fakes.reconcile_command import CARDS, Lab, app, assert_no_card_twice
 from tests.fakes.waiting import wait_for
 
@@ -29,15 +31,17 @@ def request(*cards: str) -> dict[str, Any]:
         (request(CARDS[2]), CARDS[2:3]),
         (request("3", "0"), (CARDS[0], CARDS[3])),
         ({"DeviceRequests": [{"Driver": "nvidia", "Count": 2, "Capabilities": [["gpu"]]}]}, CARDS[:2]),
-        ({"Devices": [{"PathOnHost": "/dev/null", "PathInContainer": "/dev/null"}]}, ()),
+        ({"Runtime": "nvidia", "env": ["NVIDIA_VISIBLE_DEVICES=1,5"]}, (CARDS[1], CARDS[5])),
+        ({"env": ["NVIDIA_VISIBLE_DEVICES=1,5"]}, ()),
     ],
-    ids=["by id", "by index", "by count", "nothing"],
+    ids=["by id", "by index", "by count", "by variable", "a variable that nobody reads"],
 )
 def test_what_a_foreign_container_holds_is_not_given_out(
     lab: Lab, settings: dict[str, Any], held: tuple[str, ...]
 ) -> None:
     """All other cards are given out, and it runs on; then one more instance waits."""
-    theirs = lab.by_hand("experiment", **settings)
+    settings = dict(settings)
+    theirs = lab.by_hand("experiment", {"Env": settings.pop("env", [])}, **settings)
     free = sorted({*CARDS[:7]} - {*held})
     lab.begin({"a.yaml": app("a", ONE, instances=len(free) + 1)})
     done = lab.run("--fail-on-pending", code=1)
@@ -52,23 +56,30 @@ def test_what_a_foreign_container_holds_is_not_given_out(
 
 
 def test_a_privileged_container_holds_every_card(lab: Lab) -> None:
-    """Nothing that needs a card starts beside it; what needs none does. `hosts` names it on every card."""
-    lab.by_hand("desktop", Privileged=True)
+    """Nothing that needs a card starts beside it; what needs none does. `hosts` names it on every card.
+
+    It is created and not started: some machines do not let anybody have all capabilities.
+    """
+    lab.by_hand("desktop", start=False, Privileged=True)
     lab.begin({"a.yaml": app("a", ONE), "b.yaml": app("b", "resources: {cpus: 0.5, cpuPolicy: shared}\n")})
     lab.run()
     assert set(lab.running()) == {"app.b.0"}
     (view,) = lab.run("hosts", "--json").json["hosts"]
-    assert {card["uuid"]: [one["name"] for one in card["holders"]] for card in view["gpus"]} == dict.fromkeys(
+    assert {card["uuid"]: [one["name"] for one in card["heldBy"]] for card in view["cards"]} == dict.fromkeys(
         CARDS, ["desktop"]
     )
 
 
-def test_hosts_names_who_holds_a_card_without_a_repository(lab: Lab) -> None:
-    """From the Engine alone, whose cards nobody has described: who has asked for which."""
-    lab.by_hand("experiment", **request(CARDS[2]))
-    shown = lab.run("hosts", "--engine", lab.engine)
-    assert "experiment" in shown.out, shown.out
-    assert "experiment" in str(lab.run("hosts", "--engine", lab.engine, "--json").json)
+def test_hosts_names_who_holds_a_card_without_a_repository(lab: Lab, tmp_path: Path) -> None:
+    """From the Engine and the probe alone: the card that was asked for by its index is held, the others are free."""
+    document = machine("a100-pcie-4")
+    (tmp_path / "nvml").write_text(nvml_library.describe(document))
+    lab.environment = {"LD_LIBRARY_PATH": str(nvml_library.build(tmp_path)), "NVML_FAKE": str(tmp_path / "nvml")}
+    lab.by_hand("experiment", **request("2"))
+    assert "container experiment (device request)" in lab.run("hosts", "--engine", lab.engine).out
+    (view,) = lab.run("hosts", "--engine", lab.engine, "--json").json["hosts"]
+    held = {card["uuid"]: [one["name"] for one in card["heldBy"]] for card in view["cards"]}
+    assert held == {gpu["uuid"]: ["experiment"] if gpu["index"] == 2 else [] for gpu in document["gpus"]}
 
 
 def test_a_foreign_container_with_our_name_is_left_alone(lab: Lab) -> None:

@@ -155,6 +155,7 @@ class Lab:
     engine: str
     state: Path = field(init=False)
     repo: Path = field(init=False)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.repo, self.state = self.folder / "repo", self.folder / "state"
@@ -172,7 +173,7 @@ class Lab:
         """Start the command on this repository."""
         command = [str(Path(sys.executable).with_name("reconcile")), *arguments]
         settings = {"RECONCILE_REPO": str(self.repo), "RECONCILE_STATE_DIR": str(state or self.state)}
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **settings}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **settings, **self.environment}
         root = Path(__file__).parents[2]
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
         return subprocess.Popen(command, env=environment, cwd=root, text=True, stdin=subprocess.DEVNULL, **streams)
@@ -225,12 +226,13 @@ class Lab:
         assert len(by_instance) == len(boxes), [box.name for box in boxes]
         return by_instance
 
-    def by_hand(self, name: str, body: Mapping[str, Any] | None = None, **settings: Any) -> str:
-        """A container that somebody runs past us; its id."""
+    def by_hand(self, name: str, body: Mapping[str, Any] | None = None, *, start: bool = True, **settings: Any) -> str:
+        """A container that somebody makes past us; its id. ``settings`` are its HostConfig."""
         with self.client() as client:
             whole = {"Image": IMAGE, "Cmd": ["sleep", "100000"], "StopSignal": "SIGKILL", **(body or {})}
             made = client.create_container_from_config({**whole, "HostConfig": settings}, name)
-            client.start(made["Id"])
+            if start:
+                client.start(made["Id"])
         return str(made["Id"])
 
 
