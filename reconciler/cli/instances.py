@@ -43,21 +43,35 @@ def status(settings: Settings) -> int:
 
 
 def explain(settings: Settings, argument: str) -> int:
-    """Why here, or why nowhere; the choice is made again with everything else in its place."""
-    try:
-        instance = InstanceId.parse(argument)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    """Why here, or why nowhere, of an instance or of all of a workload; chosen again with everything else in place."""
     seen = Wiring(settings).cycle().look()
-    found = explanation(seen, instance)
+    found = [explanation(seen, instance) for instance in _meant(seen, argument)]
     if settings.json:
-        print_json(explain_json(found, seen.plan))
-    else:
-        where = screen(settings)
-        print_text(
-            explain_text(found, seen.plan, seen.snapshot, width=where.width, color=where.color, wide=settings.wide)
-        )
+        pages = [explain_json(one, seen.plan) for one in found]
+        print_json(pages[0] if len(pages) == 1 else pages)
+        return DONE
+    where = screen(settings)
+    pages = [
+        explain_text(one, seen.plan, seen.snapshot, width=where.width, color=where.color, wide=settings.wide)
+        for one in found
+    ]
+    print_text("\n\n".join(page.rstrip("\n") for page in pages))
     return DONE
+
+
+def _meant(seen: Pass, argument: str) -> list[InstanceId]:
+    """The instance that was named, or those of a workload (or of a run) that were. Raises UsageError."""
+    parts = (seen.plan.kept, seen.plan.actions, seen.plan.pending, seen.plan.waiting)
+    known = sorted({one.instance for part in parts for one in part if one.instance}, key=lambda one: one.sort_key)
+    below = [one for one in known if str(one).startswith(argument.rstrip("/") + "/")]
+    if below and argument.count("/") >= 1:
+        return below
+    try:
+        return [InstanceId.parse(argument)]
+    except ValueError as error:
+        close = get_close_matches(argument, [*map(str, known), *(one.workload for one in known)], 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(f"{error}{hint}") from None
 
 
 def explanation(seen: Pass, instance: InstanceId) -> Explanation:

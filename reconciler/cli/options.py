@@ -58,7 +58,10 @@ COMMANDS = (
         "reconciler.cli.instances:explain",
         "why an instance is where it is, or nowhere",
         (*SOURCE, "snapshot", *SHOWN, *EVERYWHERE),
-        ("INSTANCE", "app/NAME/INDEX, task/NAME/RUN/INDEX/MEMBER or localservice/NAME/HOST"),
+        (
+            "INSTANCE",
+            "app/NAME/INDEX, task/NAME/RUN/INDEX/MEMBER or localservice/NAME/HOST; KIND/NAME: all of a workload",
+        ),
     ),
     Command(
         "status",

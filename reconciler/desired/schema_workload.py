@@ -209,7 +209,7 @@ class Workload(Strict):
     """Workloads that must be ready first."""
     suspend: Bool = False
     """Whether it is stopped on purpose."""
-    protect: Bool = False
+    protect: Annotated[Bool | None, LATER] = None
     """Whether the plan must never stop or replace it."""
     drift: Annotated[Any, LATER] = None
     """What to do about a container that was changed by hand."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from reconciler.model.desired import Desired
-from reconciler.model.memory import Failure, Memory, Watch
+from reconciler.model.memory import Failure, Memory, Place, Watch
 from reconciler.model.plan import Action, ActionKind, Outcome, Plan, StepKind
 from reconciler.model.readiness import is_good
 from reconciler.model.snapshot import Container, HostView, Ours, Reach, Snapshot
@@ -36,7 +36,7 @@ def remember(
         healthy={key: digest for key, digest in (dict(memory.healthy) | healthy).items() if _exists(key, wanted)},
         finished=_finished(memory, snapshot, plan, wanted),
         last_seen=_last_seen(memory, snapshot, now),
-        placed=_placed(memory, snapshot),
+        placed=_placed(memory, snapshot, wanted),
     )
 
 
@@ -192,8 +192,15 @@ def _last_seen(memory: Memory, snapshot: Snapshot, now: float) -> dict[str, floa
     return {host: at for host, at in (dict(memory.last_seen) | seen).items() if host in hosts}
 
 
-def _placed(memory: Memory, snapshot: Snapshot) -> dict[InstanceId, str]:
-    """Where each instance was last seen; what was on a host that does not answer may still be there."""
-    dark = {view.spec.name for view in snapshot.hosts if view.reach is Reach.UNREACHABLE}
-    remembered = {instance: host for instance, host in memory.placed.items() if host in dark}
-    return remembered | {ours.instance: view.spec.name for view, _, ours in _ours(snapshot)}
+def _placed(memory: Memory, snapshot: Snapshot, wanted: dict[str, Workload]) -> dict[InstanceId, Place]:
+    """Where each instance was last seen, and what it had there.
+
+    What is on a host that does not answer may still be there; what vanished goes back to its cards and volumes.
+    """
+    hosts = {view.spec.name: view.reach for view in snapshot.hosts}
+    remembered = {
+        instance: place
+        for instance, place in memory.placed.items()
+        if hosts.get(place.host) is Reach.UNREACHABLE or (place.host in hosts and _exists(instance, wanted))
+    }
+    return remembered | {ours.instance: Place(view.spec.name, ours.allocation) for view, _, ours in _ours(snapshot)}

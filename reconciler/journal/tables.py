@@ -1,12 +1,14 @@
 """Memory as rows: one table per kind of fact, so that any SQLite tool can read a journal."""
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.model.memory import Failure, Memory, Watch
-from reconciler.model.workload import InstanceId
+from reconciler.model.codec import from_json, to_json
+from reconciler.model.memory import Failure, Memory, Place, Watch
+from reconciler.model.workload import Allocation, InstanceId
 
 VERSION = 1
 Row = tuple[Any, ...]
@@ -69,9 +71,9 @@ TABLES = (
     Table("last_seen", "host TEXT, at REAL", lambda key, at: (key, at), lambda host, at: (host, at)),
     Table(
         "placed",
-        "instance TEXT, host TEXT",
-        lambda key, host: (str(key), host),
-        lambda instance, host: (_instance(instance), host),
+        "instance TEXT, host TEXT, allocation TEXT",
+        lambda key, place: (str(key), place.host, json.dumps(to_json(place.allocation))),
+        lambda instance, host, given: (_instance(instance), Place(host, from_json(Allocation, json.loads(given)))),
     ),
 )
 

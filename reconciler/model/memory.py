@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.model.workload import InstanceId
+from reconciler.model.workload import Allocation, InstanceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,20 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where an instance was last seen, and what it had there: it goes back to it when it can."""
+
+    host: str
+    allocation: Allocation
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """One cluster's memory. Losing it loses history, never running work.
 
     ``failures`` by (instance, digest); ``watches`` by container id; ``healthy`` the last digest that was ready, by
-    instance; ``finished`` exit codes of task instances, by identity; ``last_seen`` by host name; ``placed`` the host on
-    which an instance was last seen, so that a host that is down later cannot hide it.
+    instance; ``finished`` exit codes of task instances, by identity; ``last_seen`` by host name; ``placed`` where
+    an instance was last seen: a host that is down later cannot hide it, and what vanished goes back there.
     """
 
     failures: Mapping[tuple[InstanceId, str], Failure] = field(default_factory=dict)
@@ -42,4 +50,4 @@ class Memory:
     healthy: Mapping[InstanceId, str] = field(default_factory=dict)
     finished: Mapping[InstanceId, int] = field(default_factory=dict)
     last_seen: Mapping[str, float] = field(default_factory=dict)
-    placed: Mapping[InstanceId, str] = field(default_factory=dict)
+    placed: Mapping[InstanceId, Place] = field(default_factory=dict)

@@ -266,7 +266,6 @@ class Workload:
     rollout: Rollout = field(default_factory=Rollout)
     grace_period: float = 10.0
     suspend: bool = False
-    protect: bool = False
     priority: int = 0
     owner: str = ""
     labels: tuple[tuple[str, str], ...] = ()

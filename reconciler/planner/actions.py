@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from reconciler.model.limits import limits_for, update_fields
+from reconciler.model.memory import Place
 from reconciler.model.plan import Action, ActionKind, Change, Existing, Order, Pending, Step
 from reconciler.model.snapshot import HostView
 from reconciler.model.workload import Allocation, InstanceId, Kind, Workload, spec_on_host
 from reconciler.planner import steps
 from reconciler.planner.changes import changed_fields, limit_changes
 from reconciler.planner.diff import Case, Differ, Found, Verdict, digest_on
-from reconciler.planner.expand import Wanted
+from reconciler.planner.expand import Wanted, bound_to
 from reconciler.planner.live import clash, live_allocation
 from reconciler.planner.place import Ask, Fleet, Placement
 
@@ -228,8 +229,8 @@ class Actions:
 
     def _room(self, case: Case, workload: Workload, one: Found) -> tuple[Placement | Pending, Order, str]:
         """Where the new one goes and whether it can come first. When it fits nowhere, the old one stays as it is."""
-        only = case.instance.index if case.instance.kind is Kind.LOCAL_SERVICE else None
         key, live = str(case.instance), live_allocation(one)
+        only = bound_to(case.instance, workload, Place(one.host, live))
         order, why = workload.rollout.order, ""
         if one.up and order != "stop-first" and case.instance.kind is not Kind.TASK:
             first = self.fleet.place(Ask(case.instance, workload, only=only, prefer=one.host, in_place=True), key)

@@ -10,10 +10,10 @@ from reconciler.model.desired import Desired, Prune
 from reconciler.model.memory import Memory
 from reconciler.model.plan import Action, ActionKind, Drift, Pending, Placed, Plan, Waiting
 from reconciler.model.snapshot import HostView, Snapshot
-from reconciler.model.workload import InstanceId, Kind, Workload
+from reconciler.model.workload import InstanceId, SecretRef, Workload
 from reconciler.planner.actions import Actions
 from reconciler.planner.diff import Case, Differ, Found, Verdict, cases
-from reconciler.planner.expand import Wanted, expand
+from reconciler.planner.expand import Wanted, bound_to, expand
 from reconciler.planner.fingerprint import fingerprint
 from reconciler.planner.guard import guarded
 from reconciler.planner.live import clash, live_allocation
@@ -136,14 +136,21 @@ class _Pass:
         asks = []
         for case in starts.values():
             assert case.workload is not None  # noqa: S101 -- only wanted instances are started
-            only = case.instance.index if case.instance.kind is Kind.LOCAL_SERVICE else None
-            asks.append(Ask(case.instance, case.workload, only=only))
+            asks.append(self._ask(case.instance, case.workload))
         for ask in batch_order(asks, self.fleet.choices):
             placed = self.fleet.place(ask, str(ask.instance))
             if isinstance(placed, Pending):
                 self.pending.append(placed)
             else:
                 actions.start(starts[ask.instance], placed)
+
+    def _ask(self, instance: InstanceId, workload: Workload) -> Ask:
+        """It goes back to where it was, unless it failed there; a named volume leaves it no choice."""
+        only = bound_to(instance, workload, self.differ.memory.placed.get(instance))
+        place = None if self.differ.failure(instance, workload) else self.differ.memory.placed.get(instance)
+        if place is None or (only and only != place.host):
+            return Ask(instance, workload, only=only)
+        return Ask(instance, workload, only=only, prefer=place.host, near=place.allocation)
 
     def _report(self, judged: list[Case]) -> None:
         for case in judged:
@@ -165,6 +172,8 @@ class _Pass:
         lines = list(self.desired.warnings)
         if self.desired.cluster is None:
             lines.append("no Cluster document: this can be planned, but not applied")
+        elif not self.desired.cluster.secrets_key and any(map(_has_secrets, self.desired.workloads)):
+            lines.append("secrets are not compared: Cluster.secrets has no hashKey")
         for view in self.snapshot.hosts:
             if view.reason:
                 lines.append(f"{view.spec.name}: {view.reason}")
@@ -179,6 +188,11 @@ class _Pass:
         busy = {action.instance for action in done}
         settled = {Verdict.KEEP, Verdict.DONE, Verdict.WAIT}
         return sum(1 for case in judged if case.verdict in settled and case.current and case.instance not in busy)
+
+
+def _has_secrets(workload: Workload) -> bool:
+    spec = workload.container
+    return bool(spec.secret_files) or any(isinstance(value, SecretRef) for _, value in spec.env)
 
 
 def _action_key(action: Action) -> tuple[object, ...]:

@@ -151,17 +151,17 @@ class Differ:
     def _missing(self, instance: InstanceId, workload: Workload) -> Case:
         last = self.memory.placed.get(instance)
         for view in self._dark:
-            if last == view.spec.name or (not self.memory.last_seen and not view.seen):
+            if (last and last.host == view.spec.name) or (not self.memory.last_seen and not view.seen):
                 why = f"{view.spec.name} is unreachable ({view.reason}): it may run there"
                 return self._wait(instance, workload, why)
-        failure = self._failure(instance, workload)
+        failure = self.failure(instance, workload)
         if failure and failure.retry_at > self.now:
             return self._back_off(instance, workload, failure)
         return Case(instance, Verdict.START, "", workload)
 
     def _single(self, instance: InstanceId, workload: Workload, one: Found) -> Case:
         equal = self.equal(workload, one)
-        failure = self._failure(instance, workload, one.view)
+        failure = self.failure(instance, workload, one.view)
         holding_off = failure is not None and failure.retry_at > self.now
         if one.container.state == "created":
             return self._created(instance, workload, one, equal=equal)
@@ -186,7 +186,7 @@ class Differ:
 
     def _created(self, instance: InstanceId, workload: Workload, one: Found, *, equal: bool) -> Case:
         """Created and not started: finish it, unless it is not what git wants or its start failed."""
-        failure = self._failure(instance, workload, one.view)
+        failure = self.failure(instance, workload, one.view)
         if failure and failure.retry_at > self.now:
             return self._back_off(instance, workload, failure, one)
         if not equal or one.container.error:
@@ -243,7 +243,7 @@ class Differ:
 
     def _known_failure(self, instance: InstanceId, workload: Workload, one: Found) -> str:
         """The failure of this very try that is remembered already: it is counted once, by its first sign."""
-        failure = self._failure(instance, workload, one.view)
+        failure = self.failure(instance, workload, one.view)
         watch = self.memory.watches.get(one.container.id)
         same_try = failure and (failure.retry_at > self.now or (watch and failure.at >= watch.first_seen))
         return failure.message if failure and same_try else ""
@@ -254,7 +254,7 @@ class Differ:
         if not group:
             return self._task_missing(instance, workload)
         one, rest = group[0], tuple(group[1:])
-        failure = self._failure(instance, workload, one.view)
+        failure = self.failure(instance, workload, one.view)
         if failure and failure.retry_at > self.now and not one.up:
             return self._back_off(instance, workload, failure, one)
         equal = self.equal(workload, one)
@@ -297,7 +297,7 @@ class Differ:
 
     # -- waiting
 
-    def _failure(self, instance: InstanceId, workload: Workload, view: HostView | None = None) -> Failure | None:
+    def failure(self, instance: InstanceId, workload: Workload, view: HostView | None = None) -> Failure | None:
         """The last failure of this instance with what git wants now (on that host; on any, when it has none)."""
         if view is not None:
             return self.memory.failures.get((instance, digest_on(workload, view)))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.model.desired import Desired
 from reconciler.model.host import HostState
+from reconciler.model.memory import Place
 from reconciler.model.snapshot import HostView, Snapshot
 from reconciler.model.workload import InstanceId, Kind, Workload
 
@@ -51,3 +52,10 @@ def _drained_empty(view: HostView) -> bool:
         container.ours and container.ours.instance.kind is not Kind.LOCAL_SERVICE and container.running
         for container in view.containers
     )
+
+
+def bound_to(instance: InstanceId, workload: Workload, last: Place | None) -> str | None:
+    """The only host an instance may be on: that of a local service, or the one where its named volume is."""
+    if instance.kind is Kind.LOCAL_SERVICE:
+        return instance.index
+    return last.host if last and any(volume.volume for volume in workload.container.volumes) else None

@@ -20,6 +20,7 @@ MACHINE = Machine(tuple(range(64)), (0, 1), 2**38)
 """What the bed's Engine believes it runs on."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what asks for the real Engine by name."""
     for item in items:

@@ -150,11 +150,13 @@ class Course:
         return [one for one in self.edited.plan["actions"] if one["instance"].split("/")[1] == name]
 
 
-def run_course(repository: Repository, kind: str, cases: Iterable[FieldCase], inspect: Inspect) -> Course:
+def run_course(
+    repository: Repository, kind: str, cases: Iterable[FieldCase], inspect: Inspect, pause: float = 0.01
+) -> Course:
     """Apply the first value of every case, look, edit all to the second, look, apply, look."""
     cases = [case for case in cases if case.effect is not Effect.REFUSED]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("reconciler.cli.plan.PAUSE", 0.02)
+        patch.setattr("reconciler.cli.plan.PAUSE", pause)
         for case in cases:
             repository.write(f"w-{case.name}", case.document(kind, case.before))
         applied, quiet, before = repository.run(), repository.plan(), by_name(inspect())

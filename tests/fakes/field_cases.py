@@ -576,7 +576,6 @@ BEHAVIOUR = (
         "labels", {"labels": {"a": "1"}}, {"labels": {"a": "2"}}, NOTHING, look=at("Config.Labels.a"), shown=("1", "1")
     ),
     FieldCase("priority", {"priority": 1}, {"priority": -5}, NOTHING),
-    FieldCase("protect", {"protect": False}, {"protect": True}, NOTHING),
     _one(
         "restart",
         "restart",

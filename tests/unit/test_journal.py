@@ -12,8 +12,8 @@ import pytest
 from reconciler.errors import LockHeldError, SourceError
 from reconciler.journal.journal import HISTORY, Event, Journal
 from reconciler.journal.lock import Holder, Lock
-from reconciler.model.memory import Failure, Memory, Watch
-from reconciler.model.workload import InstanceId
+from reconciler.model.memory import Failure, Memory, Place, Watch
+from reconciler.model.workload import Allocation, InstanceId
 
 APP = InstanceId.parse("app/web/0")
 TASK = InstanceId.parse("task/train/4e1d/0/1")
@@ -23,7 +23,7 @@ MEMORY = Memory(
     healthy={APP: "v1:bb"},
     finished={TASK: 137},
     last_seen={"gpu-01": 100.0},
-    placed={APP: "gpu-01"},
+    placed={APP: Place("gpu-01", Allocation(gpus=("GPU-1",), cpus=(0, 1), ports=((80, "tcp", 30000),)))},
 )
 HOLDER = Holder(4121, "ops-1", "2026-11-30 10:00:00 UTC", "reconcile daemon")
 

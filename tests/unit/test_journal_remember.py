@@ -8,7 +8,7 @@ import pytest
 from reconciler.journal.remember import FINISHED_KEPT, back_off, remember
 from reconciler.model.desired import Desired
 from reconciler.model.host import HostSpec
-from reconciler.model.memory import Failure, Memory, Watch
+from reconciler.model.memory import Failure, Memory, Place, Watch
 from reconciler.model.plan import Action, ActionKind, Existing, Outcome, Placed, Plan, Step, StepKind
 from reconciler.model.snapshot import Container, HostView, Ours, Reach, Snapshot
 from reconciler.model.workload import Allocation, ContainerSpec, InstanceId, Kind, Workload, digest_of, spec_on_host
@@ -314,16 +314,15 @@ def test_a_host_is_seen_when_all_of_it_answers(reach: Reach, at: float) -> None:
     ("views", "placed"),
     [
         ([seen(box())], {APP: "gpu-01"}),
-        ([seen()], {}),
+        ([seen()], {APP: "gpu-01"}),
         ([seen(reach=Reach.UNREACHABLE)], {APP: "gpu-01"}),
         ([seen(reach=Reach.UNREACHABLE), seen(box(), host="gpu-02")], {APP: "gpu-02"}),
     ],
 )
-def test_a_silent_host_cannot_hide_what_was_last_seen_there(
-    views: list[HostView], placed: dict[InstanceId, str]
-) -> None:
-    """What an answering host does not show is not there."""
-    assert after(Memory(placed={APP: "gpu-01"}), views).placed == placed
+def test_where_an_instance_was_is_kept_while_git_wants_it(views: list[HostView], placed: dict[InstanceId, str]) -> None:
+    """A silent host cannot hide it, and what vanished is known to have been there; where it is seen now counts more."""
+    memory = after(Memory(placed={APP: Place("gpu-01", Allocation())}), views)
+    assert {instance: place.host for instance, place in memory.placed.items()} == placed
 
 
 def test_memory_does_not_grow_with_passes() -> None:

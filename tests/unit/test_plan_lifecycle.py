@@ -7,7 +7,7 @@ import pytest
 from reconciler.model.host import HostState
 from reconciler.model.plan import ActionKind, Order, StepKind
 from reconciler.model.snapshot import Reach
-from reconciler.model.workload import Rollout
+from reconciler.model.workload import ContainerSpec, Rollout, SecretRef, Volume
 from tests.fakes.world import World, app, desired, foreign, host, ident, task
 
 
@@ -372,3 +372,44 @@ def test_a_fresh_start_that_does_not_stay_up_is_told_once_and_left_to_its_restar
     world.change(where, box.id, health="healthy")
     world.settle(want)
     assert world.memory.failures == {}
+
+
+def test_what_vanished_goes_back_to_its_own_cards_though_better_ones_are_free() -> None:
+    """Where it was, and on which cards, is remembered; a failure there makes it free to go elsewhere."""
+    world = World.of(host("gpu-01"), host("gpu-02"))
+    world.settle(desired([app("a", gpus=3), app("b", gpus=1), app("c", gpus=1)]))
+    world.settle(desired([app("b", gpus=1), app("c", gpus=1)]))
+    want = desired([app("b", gpus=1), app("c", gpus=1)])
+    (where, box) = next((name, one) for name, one in world.containers() if one.name.startswith("lab.app.c."))
+    world.drop(where, box.id)
+    world.settle(want)
+    again = next(one for _, one in world.containers() if one.name.startswith("lab.app.c."))
+    assert again.holding.gpus == box.holding.gpus
+
+
+def test_an_instance_with_a_named_volume_stays_on_its_host() -> None:
+    """Its data is there: when that host is drained it waits, with the reason, and goes on running."""
+    world = World.of(host("h-1"), host("h-2"))
+    spec = ContainerSpec("a:1", volumes=(Volume("/data", volume="data"),))
+    want = desired([app("db", container=spec)])
+    world.settle(want)
+    (home, box) = world.containers()[0]
+    world.drop(home, box.id)
+    world.settle(want)
+    assert world.containers()[0][0] == home
+    view = world.views[home]
+    world.views[home] = replace(view, spec=replace(view.spec, state=HostState.DRAINED))
+    last = world.settle(want)
+    assert [str(one.instance) for one in last.pending] == ["app/db/0"]
+    assert list(world.running()) == ["app/db/0"]
+
+
+def test_secrets_without_a_key_are_said_to_be_not_compared() -> None:
+    """Said once, and no difference."""
+    world = World.of(host("h"))
+    spec = ContainerSpec("a:1", env=(("TOKEN", SecretRef("hf", "token")),))
+    want = desired([app("a", container=spec)])
+    last = world.settle(want)
+    assert [line for line in last.warnings if "not compared" in line] == [
+        "secrets are not compared: Cluster.secrets has no hashKey"
+    ]

@@ -109,7 +109,6 @@ restart: on-failure
 rollout: {order: stop-first, healthyFor: 10s, deadline: 40m}
 priority: 7
 suspend: true
-protect: true
 owner: chat
 labels: {team: chat, a: b}
 """
@@ -174,7 +173,6 @@ def test_an_app_with_everything_said() -> None:
         rollout=Rollout("stop-first", 10.0, 2400.0),
         grace_period=90.0,
         suspend=True,
-        protect=True,
         priority=7,
         owner="chat",
         labels=(("a", "b"), ("team", "chat")),
@@ -332,7 +330,6 @@ def test_a_run_is_named_by_its_document() -> None:
         "owner: me",
         "priority: 3",
         "suspend: true",
-        "protect: true",
         "pull: always",
         "numa: none",
         "onChange: restart",

@@ -62,7 +62,7 @@ ACCEPTED: list[tuple[str, str]] = [
     ("App", "health: {exec: [true]}\nreadiness: {exec: [true]}"),
     ("App", "stop: {signal: SIGINT, gracePeriod: 1h30m}\nrestart: on-failure"),
     ("App", "rollout: {order: stop-first, maxUnavailable: 1, healthyFor: 500ms, deadline: 40m, onFailure: stop}"),
-    ("App", "onHostLost: wait\npriority: -10\nsuspend: true\nprotect: true\nowner: chat-team\nlabels: {team: chat}"),
+    ("App", "onHostLost: wait\npriority: -10\nsuspend: true\nowner: chat-team\nlabels: {team: chat}"),
     ("App", "x-note: anything\nresources: {x-why: [1, {a: b}]}"),
     ("Task", "members: 1\nrun: 2024-01-01\nonChange: restart\nrestart: never"),
     ("Host", "address: 10.0.0.11\ntags: [a100]\nlabels: {zone: west}\nenv: {NCCL_SOCKET_IFNAME: eth0}"),

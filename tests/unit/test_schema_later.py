@@ -9,6 +9,7 @@ LATER: list[tuple[str, str, str]] = [
     ("App", "wave: 1", "wave"),
     ("App", "dependsOn: [app/db]", "dependsOn"),
     ("App", "drift: repair", "drift"),
+    ("App", "protect: true", "protect"),
     ("App", "expires: 2027-01-01", "expires"),
     ("App", "prefer: [a]", "prefer"),
     ("App", "spread: host", "spread"),
