@@ -47,15 +47,15 @@ def explain(settings: Settings, argument: str) -> int:
     seen = Wiring(settings).cycle().look()
     found = [explanation(seen, instance) for instance in _meant(seen, argument)]
     if settings.json:
-        pages = [explain_json(one, seen.plan) for one in found]
-        print_json(pages[0] if len(pages) == 1 else pages)
+        documents = [explain_json(one, seen.plan) for one in found]
+        print_json(documents[0] if len(documents) == 1 else documents)
         return DONE
     where = screen(settings)
     pages = [
         explain_text(one, seen.plan, seen.snapshot, width=where.width, color=where.color, wide=settings.wide)
         for one in found
     ]
-    print_text("\n\n".join(page.rstrip("\n") for page in pages))
+    print_text("\n".join(pages))
     return DONE
 
 

@@ -90,7 +90,10 @@ def create(connection: sqlite3.Connection) -> None:
 
 def read(connection: sqlite3.Connection) -> Memory:
     """The whole memory. Raises sqlite3.DatabaseError or ValueError when it makes no sense."""
-    return Memory(**{table.field: table.read(connection) for table in TABLES})
+    try:
+        return Memory(**{table.field: table.read(connection) for table in TABLES})
+    except TypeError as error:  # other columns than ours
+        raise ValueError(str(error)) from None
 
 
 def write(connection: sqlite3.Connection, memory: Memory, before: Memory) -> None:
