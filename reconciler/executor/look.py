@@ -6,6 +6,7 @@ from typing import Any
 from reconciler.actual.containers import born, decode
 from reconciler.engine.protocols import Reader, Writer
 from reconciler.errors import NotFoundError, RefusedError
+from reconciler.model.claims import claim_of, clash
 from reconciler.model.host import GpuMode
 from reconciler.model.snapshot import Container, HostView
 from reconciler.model.workload import InstanceId
@@ -77,43 +78,16 @@ class HostPass:
         Of two containers of ours that stand still, the one that was created later gives way; both creators look after
         they created, so at least one of them sees the other. What runs already, and what is not ours, stays.
         """
+        mine, rationed = claim_of(me), self.view.spec.gpu_mode is not GpuMode.PASSTHROUGH
         for other in sorted(self.others(me.id), key=born):
-            why = clash(me, other, rationed=self.view.spec.gpu_mode is not GpuMode.PASSTHROUGH) if other.holds else ""
+            why = clash(mine, other, rationed=rationed)
             stays = other.ours is None or other.running or other.state == "restarting" or born(other) < born(me)
             if why and stays:
                 return why
         return ""
 
 
-def clash(me: Container, other: Container, *, rationed: bool = True) -> str:
-    """What of ``me`` another container holds, in words; empty when nothing. Cards count only when ``rationed``."""
-    mine, theirs = me.holding, other.holding
-    cards = mine.gpus | mine.mig
-    shared = cards if theirs.all_gpus else cards & (theirs.gpus | theirs.mig)
-    if rationed and shared and not theirs.observes:
-        return f"{min(shared)} is held by {other.name}"
-    cores = _own_cores(me) & (_own_cores(other) if other.ours else set(theirs.cpus))
-    if cores:
-        return f"core {min(cores)} is held by {other.name}"
-    for address, port, protocol in sorted(_ports(me)):
-        for at, number, how in _ports(other):
-            if (port, protocol) == (number, how) and (address == at or not address or not at):
-                return f"port {port}/{protocol} is held by {other.name}"
-    return ""
-
-
 def grace_of(document: dict[str, Any]) -> float:
     """Seconds between the signal and the kill that a container was made with."""
     timeout = (document.get("Config") or {}).get("StopTimeout")
     return STOP_TIMEOUT if timeout is None else float(timeout)
-
-
-def _own_cores(container: Container) -> set[int]:
-    """Cores that a container of ours has alone: a quota marks shared work."""
-    return set() if container.limits.nano_cpus else set(container.limits.cpus)
-
-
-def _ports(container: Container) -> set[tuple[str, int, str]]:
-    """Published ports, and for work of ours in the host's network those that it was given."""
-    given = container.ours.allocation.ports if container.ours and not container.holding.ports else ()
-    return set(container.holding.ports) | {("", host, protocol) for _, protocol, host in given}

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from reconciler.model.claims import claim_for, clash
 from reconciler.model.limits import limits_for, update_fields
 from reconciler.model.memory import Place
 from reconciler.model.plan import Action, ActionKind, Change, Existing, Order, Pending, Step
@@ -12,7 +13,7 @@ from reconciler.planner import steps
 from reconciler.planner.changes import changed_fields, limit_changes
 from reconciler.planner.diff import Case, Differ, Found, Verdict, digest_on
 from reconciler.planner.expand import Wanted, bound_to
-from reconciler.planner.live import clash, live_allocation
+from reconciler.planner.live import live_allocation
 from reconciler.planner.place import Ask, Fleet, Placement
 
 UNDER_WAY = {Verdict.ROLL, Verdict.SETTLE, Verdict.ABANDON, Verdict.FINISH}
@@ -126,8 +127,8 @@ class Actions:
         if case.workload is None or case.instance.kind is Kind.TASK or case.workload.rollout.order == "stop-first":
             return True
         told = any(old.container.limits.restart == "no" != case.workload.restart for old in up)
-        allocation = live_allocation(new)
-        return told or any(old.host == new.host and clash(allocation, old.container) for old in up)
+        claim = claim_for(live_allocation(new))
+        return told or any(old.host == new.host and clash(claim, old.container) for old in up)
 
     def _roll(self, case: Case, workload: Workload, one: Found) -> None:
         self.running.append((case, workload, one, live_allocation(one)))
@@ -296,7 +297,7 @@ class Actions:
         what another replacement leaves behind is removed in the order of identities, which may be later.
         """
         return any(
-            clash(allocation, one.container)
+            clash(claim_for(allocation), one.container)
             for one in self.leaving.get(host, ())
             if one.up or (one.ours.instance != case.instance and one.ours.instance in self.wanted.instances)
         )

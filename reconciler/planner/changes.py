@@ -35,7 +35,7 @@ def limit_changes(old: Limits, new: Limits) -> tuple[Change, ...]:
 
 
 def _core_changes(old: Limits, new: Limits) -> list[Change]:
-    """What differs of ``cpus`` and ``cpuPolicy``: shared work has a quota, exclusive work as many cores as its cpuset."""
+    """What differs of ``cpus`` and ``cpuPolicy``: shared work has a quota, exclusive work the cores in its cpuset."""
     pairs = (
         ("resources.cpus", _cores(old), _cores(new)),
         ("resources.cpuPolicy", _policy(old), _policy(new)),

@@ -6,6 +6,7 @@ Starts are placed first, then replacements, so that a start-first replacement on
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from reconciler.model.claims import claim_for, clash
 from reconciler.model.desired import Desired, Prune
 from reconciler.model.memory import Memory
 from reconciler.model.plan import Action, ActionKind, Drift, Pending, Placed, Plan, Waiting
@@ -16,7 +17,7 @@ from reconciler.planner.diff import Case, Differ, Found, Verdict, cases
 from reconciler.planner.expand import Wanted, bound_to, expand
 from reconciler.planner.fingerprint import fingerprint
 from reconciler.planner.guard import guarded
-from reconciler.planner.live import clash, live_allocation
+from reconciler.planner.live import live_allocation
 from reconciler.planner.place import Ask, Fleet, batch_order
 from reconciler.rules import compile_rule
 
@@ -117,9 +118,9 @@ class _Pass:
         if case.verdict not in {Verdict.FINISH, Verdict.REVIVE} or case.current is None:
             return case
         one, gone = case.current, {other.container.id for other in leaving.get(case.current.host, ())}
-        allocation = live_allocation(one)
+        claim = claim_for(live_allocation(one))
         for other in one.view.containers:
-            why = "" if other.id in gone or other.id == one.container.id else clash(allocation, other)
+            why = "" if other.id in gone or other.id == one.container.id else clash(claim, other)
             if why:
                 self.fleet.vacate(one.container.id)
                 if case.until is not None:  # an old one that would go on until the next try

@@ -1,8 +1,8 @@
-"""What a running container really has now, and whether two claims clash."""
+"""What a running container really has now."""
 
 from dataclasses import replace
 
-from reconciler.model.snapshot import Container, HostView
+from reconciler.model.snapshot import HostView
 from reconciler.model.workload import Allocation
 from reconciler.planner.diff import Found
 
@@ -28,20 +28,3 @@ def nodes_of(view: HostView, cpus: tuple[int, ...]) -> tuple[int, ...]:
         return ()
     wanted = set(cpus)
     return tuple(sorted(node.id for node in view.facts.numa_nodes if wanted.intersection(node.cpus)))
-
-
-def clash(allocation: Allocation, other: Container) -> str:
-    """What of ``allocation`` another container holds now, in words; empty when nothing."""
-    if not other.holds:
-        return ""
-    holding = other.holding
-    cards = set(allocation.gpus) | {piece.uuid for piece in allocation.mig}
-    if cards and (holding.all_gpus or cards & (holding.gpus | holding.mig)):
-        return f"a card is held by {other.name}"
-    pinned = other.limits.nano_cpus == 0 and other.ours is not None
-    if allocation.exclusive and pinned and set(allocation.cpus) & set(holding.cpus):
-        return f"a core is held by {other.name}"
-    taken = {(port, protocol) for _, port, protocol in holding.ports}
-    if any((host, protocol) in taken for _, protocol, host in allocation.ports):
-        return f"a port is held by {other.name}"
-    return ""

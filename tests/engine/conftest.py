@@ -14,19 +14,15 @@ from reconciler.engine.simulated import Machine
 from tests.engine.dockerd import IMAGE, Bed, sweep
 from tests.fakes.door import Door
 
-REAL = (pytest.mark.engine, pytest.mark.xdist_group("engine"))
-"""Marks of everything that uses the real Engine: one bed per run, so one worker runs all of it."""
 MACHINE = Machine(tuple(range(64)), (0, 1), 2**38)
 """What the bed's Engine believes it runs on."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what asks for the real Engine by name."""
     for item in items:
         if {"bed", "engine"} & set(getattr(item, "fixturenames", ())):
-            for mark in REAL:
-                item.add_marker(mark)
+            item.add_marker(pytest.mark.engine)
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +50,7 @@ def engine(bed: Bed) -> Iterator[str]:
     bed.remove_all()
 
 
-@pytest.fixture(params=[pytest.param("simulated"), pytest.param("docker", marks=REAL)])
+@pytest.fixture(params=[pytest.param("simulated"), pytest.param("docker", marks=pytest.mark.engine)])
 def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     """Both implementations, one after the other, each on a host with 64 cores and two NUMA nodes."""
     url = "sim://" if request.param == "simulated" else request.getfixturevalue("engine")

@@ -187,7 +187,8 @@ class Bed:
         if self._dockerd is not None:
             self._dockerd.kill()  # what is left of it is nsenter, which may be stopped
         self._reap()
-        _take_back(self._cgroup)
+        for root in _cgroups(self._cgroup):
+            wait_for(partial(_remove_cgroups, root), f"the cgroup {root} to empty")
 
     def _reap(self) -> None:
         if self._dockerd is not None:
@@ -224,8 +225,9 @@ def sweep() -> None:
     for owner in Path(tempfile.gettempdir()).glob("bed-*/owner"):
         pid, cgroup = owner.read_text().split()
         if not Path("/proc", pid).exists():
-            _take_back(cgroup)
-            shutil.rmtree(owner.parent)
+            for root in _cgroups(cgroup):
+                _remove_cgroups(root)
+            shutil.rmtree(owner.parent, ignore_errors=True)  # another test run may sweep at the same time
 
 
 def busybox_tree() -> bytes:
@@ -254,10 +256,9 @@ def _program(name: str) -> str:
     return found
 
 
-def _take_back(cgroup: str) -> None:
-    for root in [Path(f"/sys/fs/cgroup{cgroup}"), *Path("/sys/fs/cgroup").glob(f"*{cgroup}")]:
-        if root.is_dir():
-            wait_for(partial(_remove_cgroups, root), f"the cgroup {root} to empty")
+def _cgroups(name: str) -> list[Path]:
+    """The folders of a cgroup: one in each hierarchy of version 1, one in all of version 2."""
+    return [root for pattern in (name[1:], f"*{name}") for root in Path("/sys/fs/cgroup").glob(pattern)]
 
 
 def _remove_cgroups(root: Path) -> bool:
@@ -265,6 +266,6 @@ def _remove_cgroups(root: Path) -> bool:
         for group in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
             group.rmdir()
         root.rmdir()
-    except OSError:  # its last process is on the way out
-        return False
+    except OSError:  # its last process is on the way out, or another test run sweeps too
+        return not root.exists()
     return True

@@ -1,15 +1,24 @@
 """A converged fleet plans nothing, for every field, on the real Engine; and what it shows is what was written."""
 
 import contextlib
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.engine.dockerd import Bed, busybox_tree
-from tests.fakes.converging import HOST, Course, Repository, check_arrived, check_effect, noise, run_course
-from tests.fakes.field_cases import ALONE, EVERY, GROUPS, FieldCase, Json, group
+from tests.fakes.converging import (
+    HOST,
+    Bundle,
+    Course,
+    Repository,
+    bundles,
+    check_arrived,
+    check_effect,
+    noise,
+    run_course,
+)
+from tests.fakes.field_cases import ALONE, GROUPS, FieldCase, Json, group
 
 WRAPPED = (
     'ENTRYPOINT ["/bin/env"]',
@@ -19,8 +28,8 @@ WRAPPED = (
     "WORKDIR /tmp",
     "EXPOSE 99/tcp",
 )
-Courses = Callable[[str], Course]
-EVERY_CASE = [pytest.param(name, case, id=case.name) for name in GROUPS for case in group(name, "App")]
+BUNDLES = bundles(case for name in GROUPS for case in group(name, "App"))
+"""A start takes a third of a second here: many fields share a workload. Each is alone on simulated hosts."""
 
 
 def inspects(bed: Bed) -> list[Json]:
@@ -51,15 +60,9 @@ def furnished(bed: Bed) -> Iterator[Bed]:
 
 
 @pytest.fixture(scope="module")
-def courses(furnished: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Courses]:
-    """The course of each group of cases, made when first asked for."""
-
-    @cache
-    def course(name: str) -> Course:
-        return go(furnished, tmp_path_factory.mktemp(name), "App", group(name, "App"))
-
-    yield course
-    course.cache_clear()
+def course(furnished: Bed, tmp_path_factory: pytest.TempPathFactory) -> Course:
+    """The course of all bundles."""
+    return go(furnished, tmp_path_factory.mktemp("all"), "App", [bundle.whole for bundle in BUNDLES])
 
 
 def check_settled(course: Course) -> None:
@@ -68,22 +71,28 @@ def check_settled(course: Course) -> None:
     assert (course.applied_again.code, course.quiet_again.code, noise(course.quiet_again)) == (0, 0, {})
 
 
-@pytest.mark.parametrize("name", GROUPS)
-def test_cases_together_settle_and_need_nothing_more(courses: Courses, name: str) -> None:
+def test_all_fields_settle_and_need_nothing_more(course: Course) -> None:
     """Every instance runs, and nothing is left to plan."""
-    course = courses(name)
     check_settled(course)
-    names = {case.name for case in group(name, "App")}
     for documents in (course.before, course.after):
-        assert {name for name, one in documents.items() if one["State"]["Running"]} == names
+        assert {name for name, one in documents.items() if one["State"]["Running"]} == {
+            bundle.whole.name for bundle in BUNDLES
+        }
 
 
-@pytest.mark.parametrize(("name", "case"), EVERY_CASE)
-def test_an_edit_is_planned_and_arrives(courses: Courses, name: str, case: FieldCase) -> None:
-    """By the class of its field; the Engine shows the first value, then the second."""
-    check_effect(courses(name), case)
-    if case.look:
-        check_arrived(courses(name), case)
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: str(bundle.whole.name))
+def test_an_edit_is_planned_by_the_class_of_its_fields(course: Course, bundle: Bundle) -> None:
+    """The plan names exactly the fields that were edited."""
+    check_effect(course, bundle.whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [pytest.param(bundle.whole.name, case, id=case.name) for bundle in BUNDLES for case in bundle.parts if case.look],
+)
+def test_a_value_arrives(course: Course, name: str, case: FieldCase) -> None:
+    """The Engine shows the first value, and after the edit the second."""
+    check_arrived(course, case, name)
 
 
 @pytest.mark.parametrize("case", ALONE, ids=lambda case: str(case.name))

@@ -94,11 +94,11 @@ class Turns:
 
     def kill(self, at: int, *, after: bool) -> str:
         """Run until the ``at``-th change and no further; the call that it was killed at, empty when it got through."""
-        process = self.lab.spawn(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = self.lab.spawn(stdout=subprocess.DEVNULL)
         self.killer.arm(process, at, after=after)
-        code = process.wait(PATIENCE)
+        _, said = process.communicate(timeout=PATIENCE)
         self.killer.process = None
-        assert code == (-signal.SIGKILL if self.killer.killed else 0)
+        assert process.returncode == (-signal.SIGKILL if self.killer.killed else 0), said
         return str(self.killer.killed or "")
 
     def whole(self) -> bool:

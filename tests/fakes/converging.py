@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reconciler.cli.main import main
-from tests.fakes.field_cases import Effect, FieldCase, Json, named
+from tests.fakes.field_cases import Effect, FieldCase, Json, named, overlay, varied
 
 GIB = 1024**3
 FACTS = {
@@ -50,7 +50,7 @@ FACTS = {
 HOST = {"apiVersion": "reconciler/v1", "kind": "Host", "name": "host-1", "engine": "sim://", "facts": "facts.json"}
 GRANTS = {
     "match": ["*"],
-    "mounts": ["/tmp", "/var/tmp"],
+    "mounts": ["/tmp", "/var/tmp", {"path": "/usr", "readOnly": True}],
     "hostNetwork": True,
     "ipc": "host",
     "pid": "host",
@@ -192,8 +192,58 @@ def _pattern(field: str) -> str:
     return re.sub(r"\[[0-9]+\]", "[]", field)
 
 
-def check_arrived(course: Course, case: FieldCase) -> None:
+def check_arrived(course: Course, case: FieldCase, name: str = "") -> None:
     """Both values stand in what the Engine shows; None, an empty list and an empty map are one."""
     assert case.look is not None
-    seen = tuple(case.look(documents[case.name]) or None for documents in (course.before, course.after))
+    documents = (course.before, course.after)
+    seen = tuple(case.look(one[name or case.name]) or None for one in documents)
     assert seen == tuple(value or None for value in case.shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Cases of different fields with one effect, as one workload."""
+
+    whole: FieldCase
+    parts: tuple[FieldCase, ...]
+
+
+def bundles(cases: Iterable[FieldCase]) -> list[Bundle]:
+    """The cases in as few workloads as their fields allow."""
+    found: list[list[FieldCase]] = []
+    for case in cases:
+        room = (parts for parts in found if all(_apart(case, part) for part in parts))
+        parts = next(room, None)
+        if parts is None:
+            found.append([case])
+        else:
+            parts.append(case)
+    return [_bundle(f"bundle-{at}", tuple(parts)) for at, parts in enumerate(found)]
+
+
+def _bundle(name: str, parts: tuple[FieldCase, ...]) -> Bundle:
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+    needs: dict[str, Any] = {}
+    for part in parts:
+        before, after = overlay(before, part.before), overlay(after, part.after)
+        needs = overlay(needs, part.needs)
+    fields = tuple(sorted(set().union(*(named(part) for part in parts))))
+    return Bundle(FieldCase(name, before, after, parts[0].effect, fields, needs=needs), parts)
+
+
+# Fields that act on one thing: one check; one process; the labels that the Engine adds for shared namespaces.
+_ONE_THING = {"readiness": "health", "ipc": "securityOpt", "pid": "securityOpt", "privileged": "securityOpt"}
+
+
+def _apart(one: FieldCase, other: FieldCase) -> bool:
+    """Whether two cases can be one workload: one effect, no field of both, and a network for itself for what asks it."""
+    mine, others = _touched(one), _touched(other)
+    return one.effect is other.effect and not mine & others and "network" not in mine | others
+
+
+def _touched(case: FieldCase) -> set[str]:
+    paths = [".".join(path.replace("[]", "").split(".")[:2]) for path in varied(case)]
+    nested = {path for path in paths if path.partition(".")[0] in {"resources", "rollout", "stop"}}
+    whole = {*case.before, *case.after, *case.needs} - {"resources", "rollout", "stop"}
+    return nested | {_ONE_THING.get(key, key) for key in whole}

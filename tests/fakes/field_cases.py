@@ -171,10 +171,11 @@ def _mount(name: str, before: Json, after: Json, *shown: Any) -> FieldCase:
 NOTHING, UPDATE, REFUSED = Effect.NOTHING, Effect.UPDATE, Effect.REFUSED
 _SLEEP = {"command": ["sleep"], "args": ["1000"]}
 _TMP = {"host": "/tmp", "container": "/in"}
+_USR = {"host": "/usr", "container": "/in", "readOnly": True}
 _CONF = {"file": "a.conf", "container": "/etc/x.conf"}
 _TOKEN = {"secret": "hf", "key": "token", "container": "/run/x"}
 _NULL = {"host": "/dev/null", "container": "/dev/x", "permissions": "rw"}
-_CHECK = {"exec": ["true"], "interval": "1s", "timeout": "2s", "retries": 3, "startPeriod": "0s"}
+_CHECK = {"exec": ["true"], "interval": "1s", "timeout": "20s", "retries": 3, "startPeriod": "0s"}
 SECOND = 1_000_000_000
 
 PROCESS = (
@@ -451,8 +452,8 @@ STORAGE = (
     _item(
         "volume-propagation",
         "volumes",
-        {**_TMP, "propagation": "rprivate"},
-        {**_TMP, "propagation": "private"},
+        {**_USR, "propagation": "rprivate"},
+        {**_USR, "propagation": "private"},
         look=_propagation,
         shown=("rprivate", "private"),
     ),
@@ -564,7 +565,7 @@ WATCHED = tuple(
     for case in (
         _check(part, "exec", ["true"], ["test", "-d", "/"], "Test", ["CMD", "true"], ["CMD", "test", "-d", "/"]),
         _check(part, "interval", "1s", "1500ms", "Interval", SECOND, 1_500_000_000),
-        _check(part, "timeout", "2s", "3s", "Timeout", 2 * SECOND, 3 * SECOND),
+        _check(part, "timeout", "20s", "30s", "Timeout", 20 * SECOND, 30 * SECOND),
         _check(part, "retries", 3, 4, "Retries", 3, 4),
         _check(part, "startPeriod", "0s", "1m", "StartPeriod", None, 60 * SECOND),
     )
@@ -624,7 +625,7 @@ def group(name: str, kind: str) -> list[FieldCase]:
     return [case for case in GROUPS[name] if kind in case.kinds and case.effect is not Effect.REFUSED]
 
 
-_OWN = {"resources": {"cpuPolicy": "exclusive"}}
+_OWN = {"resources": {"cpus": 1, "cpuPolicy": "exclusive"}}
 ALONE = (
     _one("cores", "resources.cpus", 1, 2, effect=UPDATE, fields=("resources.cpus", "cpuset"), needs=_OWN),
     _one("cores-down", "resources.cpus", 3, 1, effect=UPDATE, fields=("resources.cpus", "cpuset"), needs=_OWN),

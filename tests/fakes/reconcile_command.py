@@ -111,8 +111,8 @@ class Box:
 
     @property
     def instance(self) -> str:
-        """``KIND.NAME.INDEX``, out of ``CLUSTER.KIND.NAME.INDEX.gN``."""
-        return self.name.partition(".")[2].rpartition(".")[0]
+        """``KIND.NAME.INDEX`` by its labels; empty when it is not ours."""
+        return ".".join(self.labels.get(f"io.reconciler.{part}", "") for part in ("kind", "name", "index")).strip(".")
 
     @property
     def running(self) -> bool:

@@ -192,7 +192,7 @@ def test_cores_and_memory_are_changed_in_place() -> None:
     want = desired([app("a", cpus=2, memory=8, gpus=1)])
     (action,) = world.plan(want).actions
     assert action.kind is ActionKind.UPDATE
-    assert [one.field for one in action.changes] == ["cpuset", "resources.memory"]
+    assert [one.field for one in action.changes] == ["resources.cpus", "cpuset", "resources.memory"]
     assert world.settle(want).actions == ()
     after = world.running()["app/a/0"]
     assert after.id == before.id
