@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.model.busy import holds_card, slices_held
 from reconciler.model.host import Gpu
-from reconciler.model.snapshot import HostView
+from reconciler.model.snapshot import Container, HostView
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +35,42 @@ def holders(view: HostView) -> dict[str, tuple[Holder, ...]]:
     return {gpu.uuid: (*_containers(view, gpu), *_processes(view, gpu)) for gpu in cards}
 
 
+def unknown_cards(view: HostView) -> dict[str, tuple[Holder, ...]]:
+    """Holders of cards and slices that the facts do not show: the driver is broken, a card is lost, or there are none.
+
+    By the id that the container was given; ``all`` for what asked for every card of a host on which none is known.
+    """
+    cards = view.facts.gpus if view.facts else ()
+    known = {gpu.uuid for gpu in cards} | {piece.uuid for gpu in cards for piece in gpu.mig_slices}
+    found: dict[str, list[Holder]] = {}
+    for container in sorted(view.containers, key=lambda one: one.name):
+        holding = container.holding
+        if container.holds and not holding.observes:
+            every = {"all"} if holding.all_gpus and not known and holding.how != "privileged" else set()
+            for one in (holding.gpus | holding.mig) - known | every:
+                found.setdefault(one, []).append(_holder(container))
+    return {one: tuple(found[one]) for one in sorted(found)}
+
+
 def _containers(view: HostView, gpu: Gpu) -> Iterator[Holder]:
     for container in sorted(view.containers, key=lambda one: one.name):
         if not holds_card(container, gpu):
             continue
         whole = container.holding.all_gpus or gpu.uuid in container.holding.gpus
-        ours = container.ours
-        yield Holder(
-            kind="ours" if ours else "container",
-            name=str(ours.instance) if ours else container.name,
-            since=container.started_at,
-            user=ours.owner if ours else container.user,
-            how=container.holding.how,
-            state=container.state,
-            slices=() if whole else tuple(sorted(slices_held(container, gpu))),
-        )
+        yield _holder(container, () if whole else tuple(sorted(slices_held(container, gpu))))
+
+
+def _holder(container: Container, slices: tuple[str, ...] = ()) -> Holder:
+    ours = container.ours
+    return Holder(
+        kind="ours" if ours else "container",
+        name=str(ours.instance) if ours else container.name,
+        since=container.started_at,
+        user=ours.owner if ours else container.user,
+        how=container.holding.how,
+        state=container.state,
+        slices=slices,
+    )
 
 
 def _processes(view: HostView, gpu: Gpu) -> Iterator[Holder]:

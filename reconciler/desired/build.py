@@ -145,7 +145,7 @@ def container(model: WorkloadModel, gpus: GpuRequest | None, configs: tuple[Conf
         image=model.image,
         command=None if model.command is None else tuple(model.command),
         args=None if model.args is None else tuple(model.args),
-        working_dir=model.working_dir,
+        working_dir=_folder(model.working_dir),
         user=model.user,
         group_add=_set(model.group_add),
         env=tuple(sorted(env.items())),
@@ -163,7 +163,7 @@ def container(model: WorkloadModel, gpus: GpuRequest | None, configs: tuple[Conf
             for file in sorted(model.secret_files, key=lambda file: file.container)
         ),
         tmpfs=tuple(
-            sorted((Tmpfs(part.container, part.size) for part in model.tmpfs), key=lambda part: part.container)
+            sorted((Tmpfs(_folder(part.container), part.size) for part in model.tmpfs), key=lambda part: part.container)
         ),
         devices=tuple(
             Device(normal_path(part.host), part.container or normal_path(part.host), part.permissions)
@@ -205,6 +205,11 @@ def _set(values: list[str]) -> tuple[str, ...]:
     return tuple(sorted(set(values)))
 
 
+def _folder(path: str) -> str:
+    """A path in the container without a slash at its end, as the Engine keeps it."""
+    return path and (path.rstrip("/") or "/")
+
+
 def _pairs(values: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(values.items()))
 
@@ -217,7 +222,7 @@ def _ports(model: WorkloadModel) -> tuple[Port, ...]:
 def _volumes(model: WorkloadModel) -> tuple[Volume, ...]:
     volumes = (
         Volume(
-            part.container.rstrip("/") or "/",
+            _folder(part.container),
             normal_path(part.host) if part.host else "",
             part.volume,
             part.read_only,

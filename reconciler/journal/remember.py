@@ -63,11 +63,13 @@ def _watch(
 ) -> tuple[dict[str, Watch], dict[InstanceId, str]]:
     """The watches to go on with, and the digests that have just been found healthy.
 
-    A watch ends when the plan keeps its container and no longer lists it as becoming ready.
+    A watch ends when the plan keeps its container, no longer lists it as becoming ready, and is done with the one that
+    it replaces: until then it says again in each pass that the new one is good.
     """
     started = {_started(outcome): Watch(now) for outcome in outcomes if _started(outcome)}
     becoming = {step.container for action in plan.actions for step in action.steps if step.kind is StepKind.READY}
-    settled = {placed.container for placed in plan.kept} - becoming
+    replacing = {action.instance for action in plan.actions if action.kind is ActionKind.REPLACE}
+    settled = {placed.container for placed in plan.kept if placed.instance not in replacing} - becoming
     watches: dict[str, Watch] = {}
     healthy: dict[InstanceId, str] = {}
     for view, container in _containers(snapshot):

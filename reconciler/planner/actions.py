@@ -208,6 +208,8 @@ class Actions:
         if case.instance in self.outgrown:
             changes += limit_changes(one.container.limits, limits_for(workload, placed.allocation))
         reason = "; ".join(filter(None, (case.reason or _why_replace(changes), why, held)))
+        if not {"env", "secretFiles"} & {change.field for change in changes}:  # another secret has another value
+            changes += self.differ.secret_changes(workload, one)
         generation = self._next_generation(case)
         make = steps.make(workload, placed.host, case.instance.container_name(self.cluster, generation))
         gone = steps.later(steps.clear((one, *case.others)))

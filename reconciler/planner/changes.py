@@ -8,7 +8,6 @@ from reconciler.model.resources import format_cpus
 from reconciler.model.snapshot import Limits
 
 SPEC_NAMES = {
-    "configs": "configs",
     "gpus": "resources.gpus",
     "shm": "resources.shm",
     "ulimits": "resources.ulimits",

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from reconciler.model.host import HostState
 from reconciler.model.memory import Failure, Memory
+from reconciler.model.plan import Change
 from reconciler.model.readiness import Readiness, broken, readiness
 from reconciler.model.snapshot import Container, HostView, Ours, Reach, Snapshot
 from reconciler.model.workload import DIGEST_VERSION, InstanceId, Kind, Workload, digest_of, spec_on_host
@@ -143,8 +144,12 @@ class Differ:
         same = one.ours.digest == want
         if not same and one.ours.digest.partition(":")[0] != DIGEST_VERSION:
             same = digest_of(one.ours.spec) == want
-        known = self.secrets.get(workload.identity, "")
-        return same and not (known and one.ours.secrets and known != one.ours.secrets)
+        return same and not self.secret_changes(workload, one)
+
+    def secret_changes(self, workload: Workload, one: Found) -> tuple[Change, ...]:
+        """That the values of its secrets differ, by their keyed hashes; nothing where either is unknown."""
+        known, had = self.secrets.get(workload.identity, ""), one.ours.secrets
+        return (Change("secrets", had, known),) if known and had and known != had else ()
 
     # -- one container or none
 

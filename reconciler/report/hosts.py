@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from reconciler.actual.holders import Holder
+from reconciler.actual.holders import Holder, unknown_cards
 from reconciler.model.host import GpuMode, HostState
 from reconciler.model.resources import format_cpus, format_memory
-from reconciler.model.snapshot import Container, Reach, Snapshot
+from reconciler.model.snapshot import Container, HostView, Reach, Snapshot
 from reconciler.report.facts import driver_name
 from reconciler.report.lines import Page, Part, Span, Style
 from reconciler.report.names import card_label, clock_name, model_name, numa_name
@@ -35,6 +35,7 @@ def _host(page: Page, seen: Survey, *, wide: bool) -> None:
     if facts is None or seen.cpus is None or seen.memory is None:
         if not view.reason:
             page.add(Span("no facts yet", Style.WARN), indent=2)
+        _unknown(page, view)
         return
     if facts.driver_error:
         page.add(Span(facts.driver_error, Style.WARN), indent=2)
@@ -46,8 +47,17 @@ def _host(page: Page, seen: Survey, *, wide: bool) -> None:
             page.add(f"{numa_name(node.id)}{where}: {_cpus_name(node.cpus)}, {format_memory(node.memory)}", indent=4)
     if seen.cards:
         page.table(_rows(seen, wide=wide), indent=2)
+    _unknown(page, view)
     if wide:
         _containers(page, view.containers)
+
+
+def _unknown(page: Page, view: HostView) -> None:
+    """Cards that somebody was given and that the facts do not show."""
+    for one, held in unknown_cards(view).items():
+        name = "every card" if one == "all" else one
+        for by in held:
+            page.add(Span(f"{name}, which is not among the facts: ", Style.WARN), _named(by)[0], indent=2, hang=2)
 
 
 def _standing(seen: Survey) -> str:
@@ -165,6 +175,9 @@ def _host_json(seen: Survey) -> dict[str, Any]:
             if not node.gpu_memory
         ],
         "cards": [_card_json(card) for card in seen.cards],
+        "unknownCards": [
+            {"id": one, "heldBy": [_holder_json(by) for by in held]} for one, held in unknown_cards(view).items()
+        ],
         "containers": [_container_json(one) for one in sorted(view.containers, key=lambda box: box.name)],
     }
 

@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.model.resources import parse_cpus
 from tests.engine.dockerd import Bed
+from tests.fakes.container_events import moments
 from tests.fakes.reconcile_command import CARDS, Box, Lab, app, assert_no_card_twice, facts, host
 
 QUICK_CHECK = "readiness: {exec: ['test', '-e', '/ready'], interval: 1s, timeout: 5s, retries: 2}\n"
@@ -31,12 +32,8 @@ def replacements(lab: Lab) -> list[tuple[str, str]]:
 
 
 def happened(lab: Lab, instance: str, since: float) -> list[str]:
-    """What the Engine's own events say became of the containers of one instance, in order: ``VERB gN``."""
-    with lab.client() as client:
-        events = client.events(since=since, until=int(time.time()) + 1, decode=True, filters={"type": "container"})
-        named = [(event["Action"], event["Actor"]["Attributes"]["name"]) for event in events]
-    verbs = {"create", "start", "die", "destroy"}
-    return [f"{verb} {name.rpartition('.')[2]}" for verb, name in named if verb in verbs and instance in name]
+    """What became of the containers of one instance, in order: ``VERB gN``."""
+    return [str(moment) for moment in moments(lab, since) if moment.instance == instance]
 
 
 def test_an_image_edit_replaces_start_first_where_there_is_room(lab: Lab, bed: Bed) -> None:
@@ -57,12 +54,19 @@ def test_an_image_edit_replaces_start_first_where_there_is_room(lab: Lab, bed: B
     assert list(new.cards) == planned["allocation"]["gpus"]
     assert not set(new.cards) & set(old.cards)
     assert new.document["State"]["Health"]["Status"] == "healthy"
-    assert happened(lab, "app.svc.0", begun) == ["create g1", "start g1", "create g2", "start g2", "die g1", "destroy g1"]
+    assert happened(lab, "app.svc.0", begun) == [
+        "create g1",
+        "start g1",
+        "create g2",
+        "start g2",
+        "die g1",
+        "destroy g1",
+    ]
     lab.settled()
 
 
 def test_an_image_edit_replaces_stop_first_where_there_is_none(lab: Lab) -> None:
-    """With all cards held the old one is stopped before the new one starts, on the same cards; no card has two owners."""
+    """With all cards held the old one is stopped before the new one starts, on the same cards."""
     begun = time.time()
     work = app("svc", "resources: {gpus: 7}\n")
     lab.begin({"svc.yaml": work})
@@ -74,7 +78,14 @@ def test_an_image_edit_replaces_stop_first_where_there_is_none(lab: Lab) -> None
     new = only(lab)
     assert new.running
     assert set(new.cards) == set(old.cards) == set(CARDS[:7])
-    assert happened(lab, "app.svc.0", begun) == ["create g1", "start g1", "create g2", "die g1", "start g2", "destroy g1"]
+    assert happened(lab, "app.svc.0", begun) == [
+        "create g1",
+        "start g1",
+        "create g2",
+        "die g1",
+        "start g2",
+        "destroy g1",
+    ]
     lab.settled()
 
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -165,8 +164,8 @@ def test_a_turn_has_every_kind_of_action(turns: Turns) -> None:
 def test_killed_at_a_call(turns: Turns, at: int) -> None:
     """Before the Engine has heard of it, and the next run right after it was carried out: a third makes it whole."""
     turns.next()
-    assert turns.kill(at, after=False)
-    assert turns.kill(1, after=True)
+    first = turns.kill(at, after=False)
+    assert turns.kill(1, after=True), f"nothing was left to do after {first}"
     turns.lab.run()
     turns.check()
 
@@ -174,8 +173,8 @@ def test_killed_at_a_call(turns: Turns, at: int) -> None:
 def test_killed_again_and_again(turns: Turns) -> None:
     """Every run is killed right after its first change: each does one thing, and together they finish."""
     turns.next()
-    runs = 0
-    while turns.kill(1, after=True):
-        runs += 1
-        assert runs <= CALLS + 3
+    calls = []
+    while call := turns.kill(1, after=True):
+        calls.append(call)
+        assert len(calls) <= CALLS + 3, calls
     turns.check()

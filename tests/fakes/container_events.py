@@ -1,4 +1,4 @@
-"""What happened to the containers of a cluster, out of the Engine's own events: nothing that ran for a moment is missed."""
+"""What became of a cluster's containers, out of the Engine's own events: nothing that ran for a moment is missed."""
 
 import json
 import time

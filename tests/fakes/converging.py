@@ -237,7 +237,7 @@ _ONE_THING = {"readiness": "health", "ipc": "securityOpt", "pid": "securityOpt",
 
 
 def _apart(one: FieldCase, other: FieldCase) -> bool:
-    """Whether two cases can be one workload: one effect, no field of both, and a network for itself for what asks it."""
+    """Whether two cases can be one workload: one effect, no field of both; what asks for a network is alone."""
     mine, others = _touched(one), _touched(other)
     return one.effect is other.effect and not mine & others and "network" not in mine | others
 

@@ -31,7 +31,8 @@ class FieldCase:
     """``before`` and ``after`` are laid over the plain document with ``needs``.
 
     The plan must name ``fields``, as the schema writes them: by default those that differ between the two values.
-    ``look`` reads from an inspect document what ``shown`` says for both; ``real`` where only a real Engine shows it.
+    ``look`` reads from an inspect document what ``shown`` says for both. ``where`` is ``engine`` where only a real Engine
+    shows it, and ``simulated`` where few real machines can.
     """
 
     name: str
@@ -43,7 +44,7 @@ class FieldCase:
     shown: tuple[Any, Any] = (None, None)
     needs: Json = field(default_factory=dict)
     kinds: tuple[str, ...] = EVERY
-    real: bool = False
+    where: str = ""
 
     def document(self, kind: str, values: Json, **more: Any) -> dict[str, Any]:
         """The whole document of this case."""
@@ -206,7 +207,7 @@ PROCESS = (
         ["/bin/env"],
         needs={"image": "wrapped:1"},
         fields=("command",),
-        real=True,  # what an image has is simulated by no image
+        where="engine",  # what an image has is simulated by no image
         look=at("Config.Entrypoint"),
         shown=(["/bin/env"], ["/bin/env"]),
     ),
@@ -232,7 +233,7 @@ PROCESS = (
         look=env("A"),
         shown=("t0ken", "0ther"),
     ),
-    _one("init", "init", True, False, look=at("HostConfig.Init"), shown=(True, None)),
+    _one("init", "init", before=True, after=False, look=at("HostConfig.Init"), shown=(True, None)),
     _one("hostname", "hostname", "one", "two", look=at("Config.Hostname"), shown=("one", "two")),
     _one("stop-signal", "stop.signal", "SIGTERM", "SIGINT", look=at("Config.StopSignal"), shown=("SIGTERM", "SIGINT")),
     _one("stop-grace", "stop.gracePeriod", "0s", "1s", effect=NOTHING),
@@ -279,7 +280,7 @@ RESOURCES = (
         look=_limits,
         shown=({"nofile": (1000, 1000)}, {"memlock": (-1, -1), "nofile": (2000, 2000)}),
     ),
-    _one("rdma", "resources.rdma", False, True, effect=REFUSED),
+    _one("rdma", "resources.rdma", before=False, after=True, effect=REFUSED),
 )
 
 CARDS = (
@@ -519,7 +520,15 @@ RIGHTS = (
         look=at("HostConfig.SecurityOpt"),
         shown=(["no-new-privileges"], ["seccomp=unconfined"]),
     ),
-    _one("privileged", "privileged", False, True, look=at("HostConfig.Privileged"), shown=(None, True)),
+    _one(
+        "privileged",
+        "privileged",
+        before=False,
+        after=True,
+        where="simulated",  # a virtual machine that lacks a capability cannot run one
+        look=at("HostConfig.Privileged"),
+        shown=(None, True),
+    ),
     _one("runtime", "runtime", None, "runc", look=at("HostConfig.Runtime"), shown=("runc", "runc")),
     _one(
         "log-driver",

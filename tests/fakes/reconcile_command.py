@@ -230,7 +230,8 @@ class Lab:
         """A container that somebody makes past us; its id. ``settings`` are its HostConfig."""
         with self.client() as client:
             whole = {"Image": IMAGE, "Cmd": ["sleep", "100000"], "StopSignal": "SIGKILL", **(body or {})}
-            made = client.create_container_from_config({**whole, "HostConfig": settings}, name)
+            config: dict[str, Any] = {**whole, "HostConfig": settings}
+            made = client.create_container_from_config(config, name)  # type: ignore[no-untyped-call] # so are its stubs
             if start:
                 client.start(made["Id"])
         return str(made["Id"])

@@ -47,14 +47,20 @@ HOST_CASES = (
     _host("facts", {"facts": "facts.json"}, {"facts": "./facts.json"}),
     _host("tags", {"tags": []}, {"tags": ["a100"]}),
     _host("labels", {"labels": {"a": "1"}}, {"labels": {"a": "2"}}),
-    _host("env", {"env": {"A": "own wins", "B": "1"}}, {"env": {"A": "still", "B": "2"}}, *_all("env.B")),
+    _host(
+        "env",
+        {"env": {"A": "1", "B": "1"}},
+        {"env": {"A": "2", "B": "2"}},
+        ("replace", "pooled", "env.B"),  # its own A wins
+        ("replace", "cores", "env.A", "env.B"),
+        ("replace", "job", "env.A", "env.B"),
+        ("replace", "local", "env.A", "env.B"),
+    ),
     _host(
         "reserved-cpus",
         {"reserved": {"cpus": "63"}},
         {"reserved": {"cpus": "62-63"}},
-        ("update", "pooled", "cpuset"),
-        ("update", "job", "cpuset"),
-        ("update", "local", "cpuset"),
+        ("update", "local", "cpuset"),  # the others share the cores of the other node
     ),
     _host("reserved-memory", {"reserved": {"memory": "1Gi"}}, {"reserved": {"memory": "2Gi"}}),
     _host("state", {"state": "active"}, {"state": "cordoned"}),
@@ -116,7 +122,7 @@ SPELLINGS: tuple[tuple[Json, Json], ...] = (
     ({"resources": {"memory": "1Gi"}}, {"resources": {"memory": "1024MiB"}}),
     ({"resources": {"shm": "1Mi"}}, {"resources": {"shm": 1048576}}),
     ({"resources": {"cpus": 1, "cpuPolicy": None}}, {"resources": {"cpus": 1.0, "cpuPolicy": "exclusive"}}),
-    ({"resources": {"gpus": 2}}, {"resources": {"gpus": {"count": 2, "model": None, "minMemory": 0}}}),
+    ({"resources": {"gpus": 2}}, {"resources": {"gpus": {"count": 2, "minMemory": 0}}}),
     ({"resources": {"ulimits": {"memlock": "unlimited"}}}, {"resources": {"ulimits": {"memlock": -1}}}),
     ({"workingDir": "/tmp"}, {"workingDir": "/tmp/"}),
     ({"env": {"A": "1", "B": "2"}}, {"env": {"B": "2", "A": "1"}}),
