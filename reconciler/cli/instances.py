@@ -44,6 +44,8 @@ def status(settings: Settings) -> int:
 
 def explain(settings: Settings, argument: str) -> int:
     """Why here, or why nowhere, of an instance or of all of a workload; chosen again with everything else in place."""
+    if argument.partition("/")[0] not in set(Kind) or "/" not in argument:
+        raise UsageError(f"not an instance or a workload: {argument!r} (write app/NAME or app/NAME/INDEX)")
     seen = Wiring(settings).cycle().look()
     found = [explanation(seen, instance) for instance in _meant(seen, argument)]
     if settings.json:
@@ -64,7 +66,7 @@ def _meant(seen: Pass, argument: str) -> list[InstanceId]:
     parts = (seen.plan.kept, seen.plan.actions, seen.plan.pending, seen.plan.waiting)
     known = sorted({one.instance for part in parts for one in part if one.instance}, key=lambda one: one.sort_key)
     below = [one for one in known if str(one).startswith(argument.rstrip("/") + "/")]
-    if below and argument.count("/") >= 1:
+    if below:
         return below
     try:
         return [InstanceId.parse(argument)]

@@ -114,20 +114,27 @@ class _Pass:
         self.fleet.occupy(one.host, one.container.id, instance, instance.workload, live_allocation(one))
 
     def _free_to_go_on(self, case: Case, leaving: dict[str, list[Found]]) -> Case:
-        """A container that stands still may have lost its cards to another meanwhile: then it is made anew."""
+        """A container that stands still may have lost its cards to another meanwhile: then it is made anew.
+
+        The one that it replaces is no other: it goes when its time has come. It is never cleared away for that.
+        """
         if case.verdict not in {Verdict.FINISH, Verdict.REVIVE} or case.current is None:
             return case
-        one, gone = case.current, {other.container.id for other in leaving.get(case.current.host, ())}
+        one = case.current
+        gone = {other.container.id for other in (one, *case.others, *leaving.get(one.host, ()))}
         claim = claim_for(live_allocation(one))
         for other in one.view.containers:
-            why = "" if other.id in gone or other.id == one.container.id else clash(claim, other)
+            why = "" if other.id in gone else clash(claim, other)
             if why:
                 self.fleet.vacate(one.container.id)
                 if case.until is not None:  # an old one that would go on until the next try
                     return replace(case, verdict=Verdict.WAIT, reason=f"{case.reason}; {why}")
                 leaving.setdefault(one.host, []).append(one)
-                reason = f"{case.reason}; {why}"
-                return replace(case, verdict=Verdict.START, reason=reason, current=None, others=(one, *case.others))
+                case = replace(case, reason=f"{case.reason}; {why}")
+                if any(old.up for old in case.others):
+                    old, *rest = case.others
+                    return replace(case, verdict=Verdict.ABANDON, current=old, others=(one, *rest))
+                return replace(case, verdict=Verdict.START, current=None, others=(one,))
         if not one.container.holds:
             self._take(one)
         return case

@@ -41,8 +41,8 @@ def inspects(bed: Bed) -> list[Json]:
 def go(bed: Bed, directory: Path, kind: str, cases: list[FieldCase]) -> Course:
     """The course of some cases on the Engine, which has no container before and after."""
     bed.remove_all()
-    repository = Repository(directory, {**HOST, "engine": bed.url})
-    course = run_course(repository, kind, cases, lambda: inspects(bed), pause=0.25)
+    repository = Repository(directory, {**HOST, "engine": bed.url}, pause=0.25)
+    course = run_course(repository, kind, cases, lambda: inspects(bed))
     bed.remove_all()
     return course
 

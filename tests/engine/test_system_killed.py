@@ -165,7 +165,8 @@ def test_killed_at_a_call(turns: Turns, at: int) -> None:
     """Before the Engine has heard of it, and the next run right after it was carried out: a third makes it whole."""
     turns.next()
     first = turns.kill(at, after=False)
-    assert turns.kill(1, after=True), f"nothing was left to do after {first}"
+    left = [(box.name, box.state, box.id[:12]) for box in turns.lab.boxes()]
+    assert turns.kill(1, after=True), f"nothing was left to do after {first}: {left}"
     turns.lab.run()
     turns.check()
 

@@ -15,7 +15,7 @@ from reconciler.cli.main import main
 from tests.fakes.field_cases import Effect, FieldCase, Json, named, overlay, varied
 
 GIB = 1024**3
-FACTS = {
+FACTS: dict[str, Any] = {
     "format": "reconciler.facts/v1",
     "hostname": "host-1",
     "numaNodes": [
@@ -82,7 +82,9 @@ class Said:
 class Repository:
     """A folder of documents beside a state directory and secrets, and the command on it."""
 
-    def __init__(self, directory: Path, host: Json = HOST) -> None:
+    def __init__(self, directory: Path, host: Json = HOST, pause: float = 0.01) -> None:
+        """``pause`` is the seconds between two passes."""
+        self.pause = pause
         self.folder = directory / "repo"
         self.state = directory / "state"
         self.secrets = directory / "secrets"
@@ -121,7 +123,8 @@ class Repository:
             "RECONCILE_STATE_DIR": str(self.state),
         }
         out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            patch.setattr("reconciler.cli.plan.PAUSE", self.pause)
             code = main(arguments, environ)
         return Said(code, out.getvalue(), err.getvalue())
 
@@ -150,20 +153,16 @@ class Course:
         return [one for one in self.edited.plan["actions"] if one["instance"].split("/")[1] == name]
 
 
-def run_course(
-    repository: Repository, kind: str, cases: Iterable[FieldCase], inspect: Inspect, pause: float = 0.01
-) -> Course:
+def run_course(repository: Repository, kind: str, cases: Iterable[FieldCase], inspect: Inspect) -> Course:
     """Apply the first value of every case, look, edit all to the second, look, apply, look."""
-    cases = [case for case in cases if case.effect is not Effect.REFUSED]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("reconciler.cli.plan.PAUSE", pause)
-        for case in cases:
-            repository.write(f"w-{case.name}", case.document(kind, case.before))
-        applied, quiet, before = repository.run(), repository.plan(), by_name(inspect())
-        for case in cases:
-            repository.write(f"w-{case.name}", case.document(kind, case.after))
-        edited = repository.plan()
-        again, last, after = repository.run(), repository.plan(), by_name(inspect())
+    cases = list(cases)
+    for case in cases:
+        repository.write(f"w-{case.name}", case.document(kind, case.before))
+    applied, quiet, before = repository.run(), repository.plan(), by_name(inspect())
+    for case in cases:
+        repository.write(f"w-{case.name}", case.document(kind, case.after))
+    edited = repository.plan()
+    again, last, after = repository.run(), repository.plan(), by_name(inspect())
     return Course(applied, quiet, edited, again, last, before, after)
 
 

@@ -31,8 +31,8 @@ class FieldCase:
     """``before`` and ``after`` are laid over the plain document with ``needs``.
 
     The plan must name ``fields``, as the schema writes them: by default those that differ between the two values.
-    ``look`` reads from an inspect document what ``shown`` says for both. ``where`` is ``engine`` where only a real Engine
-    shows it, and ``simulated`` where few real machines can.
+    ``look`` reads from an inspect document what ``shown`` says for both. ``where`` is ``engine`` where only a real
+    Engine shows it, and ``simulated`` where few real machines can.
     """
 
     name: str
@@ -132,6 +132,10 @@ def _memory(document: Json) -> Any:
 
 def _pids(document: Json) -> Any:
     return max(0, document["HostConfig"]["PidsLimit"] or 0)
+
+
+def _bound(document: Json) -> Any:
+    return document["HostConfig"]["CpusetMems"] in {"0", "1"}
 
 
 def _aliases(document: Json) -> Any:
@@ -661,8 +665,8 @@ ALONE = (
         "prefer",
         effect=NOTHING,
         needs=_OWN,
-        look=at("HostConfig.CpusetMems"),
-        shown=("0", "0"),
+        look=_bound,
+        shown=(True, True),
     ),
 )
 """Those that take cores, and with them change the cpuset of all shared work on their host."""

@@ -35,7 +35,7 @@ def run(arguments: list[str], home: Path) -> int:
         (["--nonsense"], 64, "unrecognized arguments: --nonsense (see reconcile --help)"),
         (["nonsense"], 64, "invalid choice: 'nonsense'"),
         (["explain"], 64, "the following arguments are required: INSTANCE"),
-        (["--repo", "/x", "explain", "app/web"], 64, "not an instance: 'app/web'"),
+        (["--repo", "/x", "explain", "web"], 64, "not an instance or a workload: 'web'"),
         (["daemon", "--interval", "soon"], 64, "argument --interval: not a duration: 'soon'"),
         (["--dry", "--repo", "/x"], 64, "unrecognized arguments: --dry"),
         (["--dry-run", "--json", "--markdown", "--repo", "/x"], 64, "--json and --markdown exclude one another"),

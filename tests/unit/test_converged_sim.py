@@ -1,5 +1,6 @@
 """A converged fleet plans nothing, for every field of every kind, on simulated hosts through the command itself."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -11,7 +12,17 @@ from reconciler.desired.schema import json_schema
 from reconciler.engine.simulated import SimulatedReader
 from reconciler.engine.simulation import Simulation
 from reconciler.journal.journal import cluster_dir
-from tests.fakes.converging import HOST, Course, Repository, bundles, check_arrived, check_effect, noise, run_course
+from tests.fakes.converging import (
+    FACTS,
+    HOST,
+    Course,
+    Repository,
+    bundles,
+    check_arrived,
+    check_effect,
+    noise,
+    run_course,
+)
 from tests.fakes.field_cases import (
     ALONE,
     EVERY,
@@ -191,15 +202,15 @@ def test_a_policy_that_holds_no_longer_moves_nothing(tmp_path: Path) -> None:
 # -- two spellings of one thing
 
 
-@pytest.mark.parametrize(("one", "other"), SPELLINGS)
 @pytest.mark.parametrize("kind", ["App", "Task"])
-def test_another_spelling_is_no_change(tmp_path: Path, kind: str, one: Json, other: Json) -> None:
+def test_another_spelling_is_no_change(tmp_path: Path, kind: str) -> None:
     """What means the same is the same."""
     repository = Repository(tmp_path)
-    base = {**plain(kind), "name": "w"}
-    repository.write("w", overlay(base, one))
+    for at, (one, _) in enumerate(SPELLINGS):
+        repository.write(f"w-{at}", overlay({**plain(kind), "name": f"w-{at}"}, one))
     check_quiet(repository)
-    repository.write("w", overlay(base, other))
+    for at, (_, other) in enumerate(SPELLINGS):
+        repository.write(f"w-{at}", overlay({**plain(kind), "name": f"w-{at}"}, other))
     assert noise(repository.plan()) == {}
 
 
@@ -294,3 +305,24 @@ def check_settled(course: Course) -> None:
     """Both times the command succeeds, and the next plan is empty."""
     assert (course.applied.code, course.quiet.code, noise(course.quiet)) == (0, 0, {})
     assert (course.applied_again.code, course.quiet_again.code, noise(course.quiet_again)) == (0, 0, {})
+
+
+# -- edits that wait for one another
+
+
+def test_a_card_that_another_replacement_leaves_behind_is_waited_for(tmp_path: Path) -> None:
+    """A stopped container still holds its card until it is removed: whoever gets the card starts after that."""
+    repository = Repository(tmp_path)
+    (repository.folder / "facts.json").write_text(json.dumps({**FACTS, "gpus": FACTS["gpus"][:4]}))
+    write_cards(repository, a=1, b=2)
+    check_quiet(repository)
+    write_cards(repository, a=3, b=0)  # beside the old a there is room for the new one as soon as b has left
+    said = repository.run()
+    assert (said.code, "held by" in said.err) == (0, False)
+    assert noise(repository.plan()) == {}
+
+
+def write_cards(repository: Repository, **cards: int) -> None:
+    """Apps by name with that many cards each."""
+    for name, count in cards.items():
+        repository.write(name, overlay({**plain("App"), "name": name}, {"resources": {"gpus": count}}))
