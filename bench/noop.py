@@ -82,7 +82,7 @@ def measure(engine: str, folder: Path, containers: int, passes: int) -> int:
         said: list[Event] = []
         daemon = Daemon(
             wiring.cycle(), wiring.hands, wiring.selects,
-            read=wiring.read, clock=wiring.clock, log=lambda events: said.extend(events), interval=1,
+            read=wiring.read, clock=wiring.clock, log=said.extend, interval=1,
         )  # fmt: skip
         for _ in range(60):  # let everything settle and every cache fill
             daemon.pass_once()

@@ -25,7 +25,7 @@ IN_MOTION = 1.0
 class Log(Protocol):
     """Where events go: the log and the history."""
 
-    def __call__(self, events: list[Event]) -> None:
+    def __call__(self, events: list[Event], /) -> None:
         """Take the events of one pass."""
 
 

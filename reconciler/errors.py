@@ -14,7 +14,7 @@
     └── EngineError           one call to one host failed
         ├── UnreachableError  no answer, or it was cut off: the call may have happened; look before trying again
         ├── NotFoundError     404: the container, image or network is not there
-        ├── ConflictError     409: the name is taken, or the thing is being removed
+        ├── ConflictError     409, or another was there first: plan again with what they made
         └── RefusedError      the Engine said no (400, 403, 500, ...): trying again at once changes nothing
 
 Being unable to place work is not an exception; it is data (``model.plan.Pending``).
@@ -97,7 +97,7 @@ class NotFoundError(EngineError):
 
 
 class ConflictError(EngineError):
-    """The Engine answered 409."""
+    """The Engine answered 409, or somebody else was there first: the next pass sees what they made."""
 
 
 class RefusedError(EngineError):

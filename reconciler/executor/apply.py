@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from reconciler.errors import EngineError, ReconcilerError, UnreachableError
+from reconciler.errors import ConflictError, EngineError, ReconcilerError, UnreachableError
 from reconciler.executor.background import Jobs, Key
 from reconciler.executor.doors import Doors, Handles
 from reconciler.executor.look import HostPass
@@ -148,7 +148,7 @@ class _Pass:
             self.outcomes[index] = self._act(action, patience)
 
     def _act(self, action: Action, patience: Patience) -> Outcome:
-        run, moving, error, unreachable = Run(action), False, "", False
+        run, moving, error, unreachable, raced = Run(action), False, "", False, False
         try:
             for step in _due(action):
                 if not self._step(run, step, patience):
@@ -157,11 +157,12 @@ class _Pass:
                 run.done.append(step.kind)
         except ReconcilerError as failure:
             error, unreachable = _words(failure, action), isinstance(failure, UnreachableError)
+            raced = isinstance(failure, ConflictError)
         except Exception as failure:  # noqa: BLE001 - a fault of ours fails this action, aloud, and no other
             _log.exception("%s on %s failed", action.instance, action.host)
             error = f"internal error: {type(failure).__name__}: {failure}"
         self.asked |= run.asked
-        return Outcome(action, tuple(run.done), moving, error, run.created, unreachable)
+        return Outcome(action, tuple(run.done), moving, error, run.created, unreachable, raced)
 
     def _step(self, run: Run, step: Step, patience: Patience) -> bool:
         host = self._hosts.get(step.host)

@@ -167,7 +167,7 @@ def _adopt(host: HostPass, action: Action, name: str, error: ConflictError, pati
     while found is None and patience.pause(LOOK_AGAIN):
         found = host.inspect(name)
     if found is None:
-        raise RefusedError(host.name, f"{error.message}; it cannot be seen: the next pass looks again") from error
+        raise ConflictError(host.name, f"{error.message}; it cannot be seen: the next pass looks again") from error
     holder = found[0]
     if holder.ours is None:
         why = holder.note or "it is not ours and is left alone"
@@ -177,7 +177,7 @@ def _adopt(host: HostPass, action: Action, name: str, error: ConflictError, pati
         action.generation,
         action.digest,
     ):
-        raise RefusedError(
+        raise ConflictError(
             host.name, f"the name {name} is taken by another version of it: the next pass looks again"
         ) from error
     return holder.id
@@ -187,7 +187,7 @@ def _files(context: Context, host: HostPass, run: Run, target: str) -> None:
     """Put config and secret files in, as long as it has never been started."""
     found = host.own(target, run.action.instance)
     if found is None:
-        raise NotFoundError(host.name, "the container is gone before its files were put in")
+        raise ConflictError(host.name, "the container is gone before its files were put in")
     if found[0].state == "created":
         files = files_of(_workload(run.action).container, context.secrets)
         host.writer.put_archive(target, "/", archive(files))
@@ -197,7 +197,7 @@ def _start(context: Context, host: HostPass, run: Run, target: str) -> None:
     """Look once more, and start it only when nobody else holds what it was given."""
     found = host.own(target, run.action.instance)
     if found is None:
-        raise NotFoundError(host.name, "the container is gone before it was started")
+        raise ConflictError(host.name, "the container is gone before it was started")
     me = found[0]
     if me.running or me.state == "restarting":
         return
@@ -208,9 +208,9 @@ def _start(context: Context, host: HostPass, run: Run, target: str) -> None:
     if taken and me.state == "created":
         host.writer.remove(me.id)
         context.touched(host.name, me.id)
-        raise RefusedError(host.name, f"{taken}, which was there first: {me.name} was removed again")
+        raise ConflictError(host.name, f"{taken}, which was there first: {me.name} was removed again")
     if taken:
-        raise RefusedError(host.name, f"{taken}: {me.name} stays down")
+        raise ConflictError(host.name, f"{taken}: {me.name} stays down")
     _start_now(context, host, me)
 
 

@@ -112,8 +112,9 @@ def _failures(memory: Memory, outcomes: Iterable[Outcome], now: float) -> dict[K
         key = (outcome.action.instance, outcome.action.digest)
         message = outcome.error or (outcome.action.failure if _all_done(outcome) else "")
         if message and not outcome.unreachable:
-            count = failures[key].count + 1 if key in failures else 1
-            failures[key] = Failure(count, now, now + back_off(count), message)
+            before = failures[key].count if key in failures else 0
+            count = max(1, before) if outcome.raced else before + 1
+            failures[key] = Failure(count, now, now + back_off(1 if outcome.raced else count), message)
         elif _all_done(outcome) and not _makes_container(outcome.action):
             failures.pop(key, None)
     return failures

@@ -196,7 +196,8 @@ class Outcome:
 
     ``done`` lists the steps that were carried out (or found done). ``in_motion`` is set when a pull or a stop goes on
     after the pass has ended. ``error`` is one line, empty when all went well. ``created`` is the new container's id.
-    ``unreachable`` marks an error that says nothing about the workload: its host did not answer.
+    ``unreachable`` marks an error that says nothing about the workload: its host did not answer. ``raced`` marks one
+    in which another creator was there first: it is tried again soon, and never less often.
     """
 
     action: Action
@@ -205,3 +206,4 @@ class Outcome:
     error: str = ""
     created: str = ""
     unreachable: bool = False
+    raced: bool = False

@@ -209,7 +209,7 @@ def test_a_valid_repository_is_counted(reconcile: Reconcile, capsys: pytest.Capt
         ("app/big/0", 0, "pending no host has 1 free GPU"),
         ("app/web/0", 0, "choice  cpu-01"),
         ("app/wbe/0", 64, "git names no app/wbe (did you mean app/web/0?)"),
-        ("nonsense", 64, "not an instance: 'nonsense'"),
+        ("nonsense", 64, "not an instance or a workload: 'nonsense'"),
     ],
 )
 def test_an_instance_is_explained(

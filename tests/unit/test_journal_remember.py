@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.journal.remember import FINISHED_KEPT, back_off, remember
+from reconciler.journal.remember import FINISHED_KEPT, _failures, back_off, remember
 from reconciler.model.desired import Desired
 from reconciler.model.host import HostSpec
 from reconciler.model.memory import Failure, Memory, Place, Watch
@@ -334,3 +334,13 @@ def test_memory_does_not_grow_with_passes() -> None:
     for _ in range(50):
         again = after(again, views, plan=plan)
     assert again == first
+
+
+def test_a_lost_race_does_not_lengthen_the_back_off() -> None:
+    """Two reconcilers that meet try again after ten seconds each time: it says nothing about the workload."""
+    action = Action(ActionKind.START, APP, "gpu-01", "", (Step(StepKind.CREATE, "gpu-01", "n"),), digest="d")
+    lost = Outcome(action, error="GPU-1 is held by another", raced=True)
+    memory = Memory()
+    for now in (100.0, 200.0, 300.0):
+        memory = Memory(failures=_failures(memory, [lost], now))
+        assert memory.failures[APP, "d"] == Failure(1, now, now + 10.0, "GPU-1 is held by another")
