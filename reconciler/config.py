@@ -88,7 +88,8 @@ class Settings:
     engine: tuple[str, ...] = several("look at these Engines instead of a repository's hosts", "URL")
     wide: bool = flag("show UUIDs and full ids")
     width: int | None = option(None, _parse_width, "columns of the output (default: the terminal's)", "N")
-    interval: float = option(30.0, parse_duration, "time between passes of the daemon (default 30s)", "TIME")
+    interval: float = option(10.0, parse_duration, "time between passes of the daemon (default 10s)", "TIME")
+    poll: float = option(30.0, parse_duration, "time between looks at a remote repository (default 30s)", "TIME")
     deadline: float = option(3600.0, parse_duration, "give up waiting for the fleet to settle (default 1h)", "TIME")
     debug: bool = flag("show tracebacks of internal errors")
 

@@ -65,14 +65,17 @@ class Cycle:
         *,
         clock: Callable[[], float],
         secrets: Callable[[Desired], Mapping[str, str]],
-        allow_prune: bool = False,
+        allow_prune: Callable[[Desired], bool],
+        impatient: bool = False,
     ) -> None:
+        """``impatient`` ends every back-off before the first look: somebody asks for another try now."""
         self._read = read
         self._observe = observe
         self._keeper = keeper
         self._clock = clock
         self._secrets = secrets
         self._allow_prune = allow_prune
+        self._impatient = impatient
         self._last: tuple[Desired, Snapshot, Memory, Options, Plan] | None = None
 
     def look(self) -> Pass:
@@ -83,7 +86,10 @@ class Cycle:
         """Observe and plan for what was read before: what a daemon does while its source cannot be read."""
         snapshot = self._observe(desired)
         memory = self._keeper(desired).load()
-        options = Options(self._allow_prune, self._secrets(desired))
+        if self._impatient:
+            failures = {key: replace(one, retry_at=one.at) for key, one in memory.failures.items()}
+            memory, self._impatient = replace(memory, failures=failures), False
+        options = Options(self._allow_prune(desired), self._secrets(desired))
         return Pass(desired, snapshot, memory, self._plan(desired, snapshot, memory, options))
 
     def act(self, seen: Pass, hands: Hands, select: Select) -> Pass:

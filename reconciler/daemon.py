@@ -29,6 +29,13 @@ class Log(Protocol):
         """Take the events of one pass."""
 
 
+class Read(Protocol):
+    """Where the newest commit comes from."""
+
+    def __call__(self, *, fresh: bool) -> Desired:
+        """What git wants; ``fresh`` asks a remote now. Raises SourceError, SpecError."""
+
+
 class Daemon:
     """Repeats passes until it is told to stop."""
 
@@ -38,12 +45,12 @@ class Daemon:
         hands: Hands,
         select: Select,
         *,
-        read: Callable[[], Desired],
+        read: Read,
         clock: Callable[[], float],
         log: Log,
         interval: float,
     ) -> None:
-        """``read`` gives the newest commit (SourceError, SpecError); ``interval`` is seconds between quiet passes."""
+        """``interval`` is seconds between quiet passes."""
         self._cycle = cycle
         self._hands = hands
         self._select = select
@@ -69,17 +76,18 @@ class Daemon:
     def run(self) -> None:
         """Repeat passes until ``stop``."""
         while not self.stopping.is_set():
+            hinted = self._hint.is_set()
             self._hint.clear()
-            done = self.pass_once()
+            done = self.pass_once(fresh=hinted)
             moving = done is not None and (done.plan.moving or self._hands.busy or any(o.done for o in done.outcomes))
             pause = min(IN_MOTION, self._interval) if moving else self._interval
             # Jitter keeps many daemons from asking one git server in step; it decides nothing.
             self._hint.wait(pause * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311
 
-    def pass_once(self) -> Pass | None:
+    def pass_once(self, *, fresh: bool = False) -> Pass | None:
         """One pass; None when it could not be made. Never raises what the next pass may cure."""
         try:
-            done = self._one()
+            done = self._one(fresh=fresh)
         except ReconcilerError as error:
             self._say_trouble(str(error))
             return None
@@ -88,14 +96,15 @@ class Daemon:
             return None
         return done
 
-    def _one(self) -> Pass:
+    def _one(self, *, fresh: bool) -> Pass:
         trouble = ""
         try:
-            self._desired = self._read()
+            self._desired = self._read(fresh=fresh)
         except (SourceError, SpecError) as error:
-            trouble = str(error)
             if self._desired is None:
                 raise
+            commit = (self._desired.commit or "files")[:12]
+            trouble = f"the source cannot be used, {commit} is kept: {error}"
         assert self._desired is not None  # noqa: S101 -- read, or kept from before
         seen = self._cycle.look_at(self._desired)
         done = self._cycle.act(seen, self._hands, self._select)

@@ -8,6 +8,7 @@ from reconciler.cli.output import print_json, print_text, screen
 from reconciler.cli.wiring import Wiring
 from reconciler.config import Settings
 from reconciler.model.codec import Saved, dump_snapshot
+from reconciler.model.desired import Desired
 from reconciler.model.memory import Memory
 from reconciler.model.snapshot import Reach, Snapshot
 from reconciler.report.facts import facts_text
@@ -31,8 +32,8 @@ def hosts(settings: Settings) -> int:
 def snapshot(settings: Settings) -> int:
     """Everything that was observed and remembered, as JSON that ``--snapshot`` replays."""
     wiring = Wiring(settings)
-    seen, memory, cluster = _look(wiring)
-    print_text(dump_snapshot(Saved(seen, memory, wiring.clock(), cluster)))
+    seen, memory, desired = _look(wiring)
+    print_text(dump_snapshot(Saved(seen, memory, wiring.clock(), desired)))
     return DONE
 
 
@@ -47,16 +48,16 @@ def discover(settings: Settings) -> int:
     return DONE
 
 
-def _look(wiring: Wiring) -> tuple[Snapshot, Memory, str]:
-    """What is there, what is remembered, and for which cluster; both empty where no repository names one."""
+def _look(wiring: Wiring) -> tuple[Snapshot, Memory, Desired]:
+    """What is there, what is remembered, and what git wants; without a repository nothing is wanted or remembered."""
     settings = wiring.settings
     if wiring.saved is not None:
-        return wiring.saved.snapshot, wiring.saved.memory, wiring.saved.cluster
+        return wiring.saved.snapshot, wiring.saved.memory, wiring.saved.desired
     if settings.engine or not settings.repo:
-        return wiring.observer.observe(wiring.hosts(), None), Memory(), ""
+        hosts = wiring.hosts()
+        return wiring.observer.observe(hosts, None), Memory(), Desired(None, (), hosts)
     desired = wiring.read()
-    cluster = desired.cluster.name if desired.cluster else ""
-    return wiring.observe(desired), wiring.keeper(desired).load(), cluster
+    return wiring.observe(desired), wiring.keeper(desired).load(), desired
 
 
 def _chosen(settings: Settings, host: str) -> bool:

@@ -44,7 +44,7 @@ COMMANDS = (
         "daemon",
         "reconciler.cli.daemon:daemon",
         "keep reconciling",
-        ("repo", "ref", "path", "host", "only", "allow_prune", "interval", "json", *EVERYWHERE),
+        ("repo", "ref", "path", "host", "only", "allow_prune", "interval", "poll", "json", *EVERYWHERE),
     ),
     Command(
         "validate",

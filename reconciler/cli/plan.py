@@ -22,7 +22,7 @@ PAUSE = 0.5
 def reconcile(settings: Settings) -> int:
     """Plan and apply until settled; with ``--dry-run`` plan only."""
     check_writes(settings)
-    wiring = Wiring(settings)
+    wiring = Wiring(settings, impatient=True)
     if settings.dry_run:
         return _dry_run(wiring)
     if settings.out or settings.detailed_exitcode:
@@ -36,7 +36,7 @@ def apply(settings: Settings, name: str) -> int:
     saved = read_saved_plan(read_file(name), name)
     if settings.dry_run:
         raise UsageError("apply has no dry run: leave out --dry-run (RECONCILE_DRY_RUN)")
-    wiring = Wiring(replace(settings, ref=saved.commit or settings.ref))
+    wiring = Wiring(replace(settings, ref=saved.commit or settings.ref), impatient=True)
     with wiring.writing() as journal:
         seen = wiring.cycle().look()
         if (seen.plan.cluster, seen.plan.fingerprint) != (saved.cluster, saved.fingerprint):

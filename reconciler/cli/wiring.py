@@ -2,6 +2,7 @@
 
 import os
 import platform
+import random
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -20,10 +21,11 @@ from reconciler.cycle import Cycle, Keeper, Pass
 from reconciler.engine.open import open_reader, open_writer
 from reconciler.engine.protocols import Reader, Writer
 from reconciler.engine.simulated_rules import Machine
-from reconciler.errors import NoRepositoryError, SecretError, SourceError, UsageError
+from reconciler.errors import LockHeldError, NoRepositoryError, SecretError, SourceError, UsageError
 from reconciler.executor.secrets import SecretStore
 from reconciler.journal.journal import Journal, cluster_dir
 from reconciler.journal.lock import Holder, Lock
+from reconciler.journal.permit import Permit
 from reconciler.model.codec import CodecError, Saved, load_snapshot
 from reconciler.model.desired import Desired
 from reconciler.model.host import HostFacts, HostSpec
@@ -61,8 +63,12 @@ class FixedMemory:
 class Wiring:
     """The parts of one run. Nothing is contacted, read or created before a part is used."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, settings: Settings, environ: Mapping[str, str] = os.environ, *, impatient: bool = False) -> None:
+        """``impatient`` tries at once what waits after a failure, as somebody who types a command expects."""
         self.settings = settings
+        self._impatient = impatient
+        self._fetch_at = 0.0
+        self._source_error: SourceError | None = None
         self._environ = environ
         self._keepers: dict[str, Keeper] = {}
         self._said: set[str] = set()
@@ -97,14 +103,34 @@ class Wiring:
 
         return Cache()
 
-    def read(self) -> Desired:
-        """What git wants now. Raises SourceError (also when the locked cluster is another now), SpecError."""
-        desired = self._resolved(self.repository.read())
+    def read(self, *, fresh: bool = False) -> Desired:
+        """What git wants now. Raises SourceError (also when the locked cluster is another now), SpecError.
+
+        A remote is asked every ``--poll`` seconds, or at once when ``fresh``; an error lasts until it is asked again.
+        """
+        if self.saved is not None and not self.settings.repo:
+            return self.saved.desired
+        desired = self._resolved(self._tree(fresh=fresh))
         name = desired.cluster.name if desired.cluster else ""
         if self._locked and name != self._locked:
             raise SourceError(f"the cluster was {self._locked} and is {name or 'nameless'} now: restart to work on it")
         self._cluster = name
         return desired
+
+    def _tree(self, *, fresh: bool) -> "Tree":
+        fetch = fresh or time.monotonic() >= self._fetch_at
+        if not fetch and self._source_error is not None:
+            raise self._source_error
+        if fetch:
+            # Jitter keeps many daemons from asking one git server in step; it decides nothing.
+            self._fetch_at = time.monotonic() + self.settings.poll * random.uniform(0.9, 1.1)  # noqa: S311
+        try:
+            tree = self.repository.read(fetch=fetch)
+        except SourceError as error:
+            self._source_error = error
+            raise
+        self._source_error = None
+        return tree
 
     def _resolved(self, tree: "Tree") -> Desired:
         """What a tree wants: known from the last pass, from an earlier run, or found out now."""
@@ -212,7 +238,7 @@ class Wiring:
         if cluster is None:
             raise SourceError("no Cluster document: it names the labels, containers, lock and state of what is applied")
         holder = Holder(os.getpid(), platform.node(), f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}", _command())
-        with Lock.acquire(cluster_dir(self.settings.state_dir, cluster.name) / "lock", holder):
+        with self._lock(cluster.name, holder):
             self._locked = cluster.name
             journal = self.journal(cluster.name)
             self._keepers[cluster.name] = journal
@@ -221,6 +247,23 @@ class Wiring:
             finally:
                 journal.close()
                 self._locked = ""
+
+    def _lock(self, cluster: str, holder: Holder) -> Lock:
+        """The cluster's lock. A daemon that holds it is told of ``--allow-prune``, which is meant for this commit."""
+        folder = cluster_dir(self.settings.state_dir, cluster)
+        try:
+            return Lock.acquire(folder / "lock", holder)
+        except LockHeldError as error:
+            commit = self.read().commit
+            if not (self.settings.allow_prune and commit):
+                raise
+            Permit(folder).give(commit)
+            raise LockHeldError(f"{error}; it may now prune for commit {commit[:12]}") from None
+
+    def _may_prune(self, desired: Desired) -> bool:
+        if self.settings.allow_prune or desired.cluster is None:
+            return self.settings.allow_prune
+        return Permit(cluster_dir(self.settings.state_dir, desired.cluster.name)).covers(desired.commit)
 
     # -- a pass
 
@@ -235,16 +278,21 @@ class Wiring:
             touched=self.observer.forget,
         )
 
-    def cycle(self) -> Cycle:
-        """One pass, ready to be made."""
+    @cached_property
+    def _cycle(self) -> Cycle:
         return Cycle(
             self.read,
             self.observe,
             self.keeper,
             clock=self.clock,
             secrets=self.secret_hashes,
-            allow_prune=self.settings.allow_prune,
+            allow_prune=self._may_prune,
+            impatient=self._impatient,
         )
+
+    def cycle(self) -> Cycle:
+        """One pass, ready to be made."""
+        return self._cycle
 
     def selects(self, action: Action) -> bool:
         """Whether ``--host`` and ``--only`` let this run act on it."""

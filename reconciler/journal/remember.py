@@ -34,7 +34,7 @@ def remember(
         failures={key: one for key, one in failures.items() if _can_recur(key, wanted, snapshot)},
         watches=watches,
         healthy={key: digest for key, digest in (dict(memory.healthy) | healthy).items() if _exists(key, wanted)},
-        finished=_finished(memory, snapshot, plan, wanted),
+        finished=_finished(memory, snapshot, plan),
         last_seen=_last_seen(memory, snapshot, now),
         placed=_placed(memory, snapshot, wanted),
     )
@@ -165,7 +165,7 @@ def _exists(instance: InstanceId, wanted: dict[str, Workload]) -> bool:
 # -- runs and hosts
 
 
-def _finished(memory: Memory, snapshot: Snapshot, plan: Plan, wanted: dict[str, Workload]) -> dict[InstanceId, int]:
+def _finished(memory: Memory, snapshot: Snapshot, plan: Plan) -> dict[InstanceId, int]:
     """Exit codes of finished runs. A run that we stopped ourselves, to move or to replace it, has not finished."""
     newest = {ours.instance: container for _, container, ours in _ours(snapshot) if ours.instance.kind is Kind.TASK}
     stopped = _stopped_by_us(plan)
@@ -174,12 +174,8 @@ def _finished(memory: Memory, snapshot: Snapshot, plan: Plan, wanted: dict[str, 
         for instance, container in newest.items()
         if container.state == "exited" and container.id not in stopped
     }
-    all_answered = all(view.reach is not Reach.UNREACHABLE for view in snapshot.hosts)
-    finished = {
-        instance: code
-        for instance, code in (dict(memory.finished) | over).items()
-        if instance.workload in wanted or instance in newest or not all_answered
-    }
+    # Also of tasks that left git: one that comes back, by a revert say, is not run again. The oldest go at some number.
+    finished = dict(memory.finished) | over
     return dict(list(finished.items())[-FINISHED_KEPT:])
 
 

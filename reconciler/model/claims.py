@@ -20,7 +20,7 @@ def claim_of(container: Container) -> Claim:
     holding = container.holding
     given = container.ours.allocation.ports if container.ours and not holding.ports else ()
     ports = {*holding.ports, *(("", host, protocol) for _, protocol, host in given)}
-    cores = container.limits.cpus if not container.limits.nano_cpus else ()  # a quota marks shared work
+    cores = holding.cpus if not container.limits.nano_cpus else ()  # a quota marks shared work
     return Claim(holding.gpus | holding.mig, frozenset(cores), frozenset(ports))
 
 
@@ -40,7 +40,7 @@ def clash(claim: Claim, other: Container, *, rationed: bool = True) -> str:
     shared = claim.cards if theirs.all_gpus else claim.cards & (theirs.gpus | theirs.mig)
     if rationed and shared and not theirs.observes:
         return f"{min(shared)} is held by {other.name}"
-    cores = claim.cores & (claim_of(other).cores if other.ours else set(theirs.cpus))
+    cores = claim.cores & claim_of(other).cores
     if cores:
         return f"core {min(cores)} is held by {other.name}"
     taken = claim_of(other).ports

@@ -14,6 +14,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from reconciler.model.desired import Desired
 from reconciler.model.memory import Memory
 from reconciler.model.placement import Policy
 from reconciler.model.resources import GpuRequest
@@ -39,12 +40,12 @@ class CodecError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A saved snapshot: what was seen, what was remembered, at what time (seconds), for which cluster."""
+    """A saved snapshot: what git wanted, what was seen and remembered, at what time (seconds). It replays alone."""
 
     snapshot: Snapshot
     memory: Memory
     now: float
-    cluster: str = ""
+    desired: Desired
 
 
 def dump_snapshot(saved: Saved) -> str:

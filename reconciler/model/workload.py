@@ -116,7 +116,7 @@ class SecretFile:
 
     container: str
     secret: SecretRef
-    mode: int = 0o400
+    mode: int = 0o444
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,9 @@ class _Pass:
 
     def plan(self) -> Plan:
         prune = self.desired.cluster.prune if self.desired.cluster else Prune()
-        judged, guard = guarded(cases(self.wanted, self.differ), prune, allowed=self.options.allow_prune)
+        judged, guard = guarded(
+            cases(self.wanted, self.differ), prune, commit=self.desired.commit, allowed=self.options.allow_prune
+        )
         leaving = self._occupy(judged)
         judged = [self._free_to_go_on(case, leaving) for case in judged]
         actions = Actions(self.cluster, self.fleet, self.differ, self.views, self.wanted, leaving)

@@ -4,27 +4,37 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reconciler.model.desired import Prune
-from reconciler.planner.diff import Case, Verdict
+from reconciler.planner.diff import Case, Found, Verdict
 
 FREE_STOPS = 3
 
 
-def guarded(cases: Sequence[Case], prune: Prune, *, allowed: bool) -> tuple[list[Case], str]:
+def guarded(cases: Sequence[Case], prune: Prune, *, commit: str | None, allowed: bool) -> tuple[list[Case], str]:
     """The cases with held-back stops turned into waits, and the guard's own line (empty when it let all pass).
 
     It holds when everything that runs would be stopped, or more than ``max_fraction`` of it and more than three.
-    Stops that git asks for by name (``suspend``) are not counted.
+    Stops that git asks for by name (``suspend``) are not counted, and neither is what ``commit`` itself has started:
+    a commit that replaces everything by something else is held too, however far it has come.
     """
     if not prune.enabled:
-        return [_held(case, "pruning is off") if case.prune else case for case in cases], ""
-    running = sum(1 for case in cases if case.current is not None and case.current.up)
+        return [_held(case, "pruning is off") if _prunes(case) else case for case in cases], ""
+    running = sum(1 for case in cases if case.current is not None and case.current.up and _older(case.current, commit))
     stops = sum(1 for case in cases if case.verdict is Verdict.STOP and case.prune)
     limit = max(FREE_STOPS, int(running * prune.max_fraction))
     if allowed or not stops or (stops <= limit and stops < running):
         return list(cases), ""
     line = f"prune guard: this would stop {stops} of {running} running instances (limit {min(limit, running - 1)})"
     line += "; pass --allow-prune if that is meant"
-    return [_held(case, "held by the prune guard") if case.prune else case for case in cases], line
+    return [_held(case, "held by the prune guard") if _prunes(case) else case for case in cases], line
+
+
+def _older(one: Found, commit: str | None) -> bool:
+    return commit is None or one.ours.commit != commit
+
+
+def _prunes(case: Case) -> bool:
+    """Stops of what left git, and the removal of receipts: without its receipt a run would run again after a revert."""
+    return case.prune or case.verdict is Verdict.REMOVE
 
 
 def _held(case: Case, why: str) -> Case:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.model.busy import busy_reason
+from reconciler.model.claims import claim_of
 from reconciler.model.host import Gpu, GpuMode, HostSpec
 from reconciler.model.snapshot import Container, HostView
 from reconciler.planner.topology import Topology, mask_of, pci_key
@@ -30,7 +31,7 @@ def base_of(view: HostView, topology: Topology) -> Base:
     spec = view.spec
     taken = mask_of(spec.reserved_cpus)
     for container in foreign:
-        taken |= mask_of(container.holding.cpus)
+        taken |= mask_of(sorted(claim_of(container).cores))
     total = view.facts.memory if view.facts else 0
     withheld: dict[str, str] = {}
     cards, slices = set(), set()

@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.model.codec import CodecError, Saved, dump_snapshot, from_json, load_snapshot, to_json
 from reconciler.model.host import HostSpec, HostState
+from reconciler.model.desired import Cluster, Desired
 from reconciler.model.memory import Failure, Memory
 from reconciler.model.placement import AnyHost, Composite, MatchTag
 from reconciler.model.resources import Request, WholeGpus
@@ -108,12 +109,12 @@ def test_a_file_that_is_no_snapshot_is_refused_in_one_line(text: str, message: s
 
 def test_a_saved_snapshot_says_its_format() -> None:
     """One document that ends in a newline; what is empty is left out."""
-    text = dump_snapshot(Saved(Snapshot(()), Memory(), 12.0, "lab"))
+    text = dump_snapshot(Saved(Snapshot(()), Memory(), 12.0, Desired(Cluster("lab"), (), (), "c0ffee")))
     assert json.loads(text) == {
         "format": "reconciler.snapshot/v1",
         "snapshot": {"hosts": []},
         "memory": {},
         "now": 12.0,
-        "cluster": "lab",
+        "desired": {"cluster": {"name": "lab"}, "workloads": [], "hosts": [], "commit": "c0ffee"},
     }
     assert text.endswith("}\n")

@@ -13,10 +13,10 @@ from reconciler.model.workload import InstanceId
 @pytest.mark.parametrize(
     ("flags", "environ", "name", "value"),
     [
-        ({}, {}, "interval", 30.0),
+        ({}, {}, "interval", 10.0),
         ({}, {"RECONCILE_INTERVAL": "1m30s"}, "interval", 90.0),
         ({"interval": 5.0}, {"RECONCILE_INTERVAL": "1m"}, "interval", 5.0),
-        ({}, {"RECONCILE_INTERVAL": ""}, "interval", 30.0),
+        ({}, {"RECONCILE_INTERVAL": ""}, "interval", 10.0),
         ({}, {"RECONCILE_REPO": "/srv/fleet"}, "repo", "/srv/fleet"),
         ({}, {"RECONCILE_HOST": "gpu-01, gpu-02,"}, "host", ("gpu-01", "gpu-02")),
         ({"host": ("a",)}, {"RECONCILE_HOST": "b"}, "host", ("a",)),
