@@ -96,11 +96,11 @@ class Settings:
     def selects(self, host: str, instance: "InstanceId") -> bool:
         """Whether ``--host`` and ``--only`` let this run act on ``instance`` on ``host``."""
         return (not self.host or any(fnmatchcase(host, glob) for glob in self.host)) and (
-            not self.only or any(_covers(selector, str(instance)) for selector in self.only)
+            not self.only or any(covers(selector, str(instance)) for selector in self.only)
         )
 
 
-def _covers(selector: str, instance: str) -> bool:
+def covers(selector: str, instance: str) -> bool:
     """A selector covers an instance part by part, and everything below: ``app/x`` covers ``app/x/0``."""
     globs, parts = selector.strip("/").split("/"), instance.split("/")
     return len(globs) <= len(parts) and all(fnmatchcase(part, glob) for part, glob in zip(parts, globs, strict=False))

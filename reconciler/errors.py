@@ -10,6 +10,7 @@
     ├── SecretError           a secret cannot be read: what needs it fails, everything else goes on
     ├── LockHeldError         another reconciler works on this cluster: leave
     ├── StalePlanError        a saved plan no longer holds: plan again
+    ├── OutputError           what was made cannot be written: stop, since nobody can read on
     ├── ProbeError            this machine could not be described: keep the facts there are, try again later
     └── EngineError           one call to one host failed
         ├── UnreachableError  no answer, or it was cut off: the call may have happened; look before trying again
@@ -72,6 +73,10 @@ class LockHeldError(ReconcilerError):
 
 class StalePlanError(ReconcilerError):
     """A saved plan whose fingerprint no longer holds."""
+
+
+class OutputError(ReconcilerError):
+    """Standard output cannot be written; the text says why."""
 
 
 class ProbeError(ReconcilerError):

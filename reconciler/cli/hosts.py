@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 from reconciler.actual.facts import facts_to_json
 from reconciler.cli.output import print_json, print_text, screen
+from reconciler.cli.selection import check_hosts
 from reconciler.cli.wiring import Wiring
 from reconciler.config import Settings
 from reconciler.model.codec import Saved, dump_snapshot
@@ -20,6 +21,7 @@ DONE, ERROR = 0, 1
 def hosts(settings: Settings) -> int:
     """Every card of every host and who holds it; 1 when a host could not be looked at."""
     seen, _, _ = _look(Wiring(settings))
+    check_hosts(settings, (view.spec.name for view in seen.hosts))
     seen = replace(seen, hosts=tuple(view for view in seen.hosts if _chosen(settings, view.spec.name)))
     if settings.json:
         print_json(hosts_json(seen))

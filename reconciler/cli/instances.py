@@ -1,12 +1,16 @@
 """``reconcile status`` and ``reconcile explain``: instances, as they stand and why."""
 
+from dataclasses import replace
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 
-from reconciler.cli.output import print_json, print_text, screen
+from reconciler.cli.output import print_json, print_text, screen, shown_source
+from reconciler.cli.selection import check_selection, chosen
 from reconciler.cli.wiring import Wiring
-from reconciler.config import Settings
+from reconciler.config import Settings, covers
 from reconciler.cycle import Pass
 from reconciler.errors import UsageError
+from reconciler.model.plan import Plan
 from reconciler.model.snapshot import Reach
 from reconciler.model.workload import InstanceId, Kind, Workload
 from reconciler.planner.ask import Ask
@@ -15,31 +19,47 @@ from reconciler.planner.explain import Explanation
 from reconciler.planner.live import live_allocation
 from reconciler.planner.place import Fleet
 from reconciler.report.explain import explain_json, explain_text
+from reconciler.report.names import count_name
 from reconciler.report.status import status_json, status_text
 from reconciler.rules import compile_rule
 
 DONE, ERROR = 0, 1
+ENDED = "finished: it does not run again"
 
 
 def status(settings: Settings) -> int:
     """What runs, changes, is pending and waits; 1 when a host could not be looked at or work has failed."""
     seen = Wiring(settings).cycle().look()
+    check_selection(settings, seen)
+    views = tuple(
+        view
+        for view in seen.snapshot.hosts
+        if not settings.host or any(fnmatchcase(view.spec.name, glob) for glob in settings.host)
+    )
+    there, suspended = replace(seen.snapshot, hosts=views), _suspended(settings, seen)
     if settings.json:
-        print_json(status_json(seen.plan, seen.snapshot, settings.selects))
+        print_json(status_json(seen.plan, there, settings.selects, suspended))
     else:
         where = screen(settings)
         print_text(
             status_text(
-                seen.plan,
-                seen.snapshot,
+                shown_source(settings, seen.plan),
+                there,
                 settings.selects,
                 width=where.width,
                 color=where.color,
                 wide=settings.wide,
+                suspended=suspended,
             )
         )
-    silent = any(view.reach is Reach.UNREACHABLE for view in seen.snapshot.hosts)
-    return ERROR if silent or seen.errors else DONE
+    silent = any(view.reach is Reach.UNREACHABLE for view in views)
+    return ERROR if silent or chosen(settings, seen).errors else DONE
+
+
+def _suspended(settings: Settings, seen: Pass) -> list[str]:
+    """The workloads that git has stopped, where ``--only`` lets them through."""
+    names = [workload.identity for workload in seen.desired.workloads if workload.suspend]
+    return [name for name in names if not settings.only or any(covers(one, name) for one in settings.only)]
 
 
 def explain(settings: Settings, argument: str) -> int:
@@ -63,25 +83,56 @@ def explain(settings: Settings, argument: str) -> int:
 
 def _meant(seen: Pass, argument: str) -> list[InstanceId]:
     """The instance that was named, or those of a workload (or of a run) that were. Raises UsageError."""
-    parts = (seen.plan.kept, seen.plan.actions, seen.plan.pending, seen.plan.waiting)
-    known = sorted({one.instance for part in parts for one in part if one.instance}, key=lambda one: one.sort_key)
-    below = [one for one in known if str(one).startswith(argument.rstrip("/") + "/")]
+    argument = argument.rstrip("/")
+    names, planned = instances_of(seen), _moving(seen.plan) | {one.instance for one in seen.plan.kept}
+    below = [one for one in names if str(one) == argument]
+    below += [one for one in names if str(one).startswith(f"{argument}/") and _is_due(seen, one, planned)]
     if below:
         return below
-    try:
-        return [InstanceId.parse(argument)]
-    except ValueError as error:
-        close = get_close_matches(argument, [*map(str, known), *(one.workload for one in known)], 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise UsageError(f"{error}{hint}") from None
+    workload = _workload(seen, "/".join(argument.split("/")[:2]))
+    if workload is None:
+        close = get_close_matches(argument, [*map(str, names), *(one.workload for one in names)], 1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise UsageError(f"git names no {'/'.join(argument.split('/')[:2])}{hint}")
+    raise UsageError(_none_such(workload, argument, [one for one in names if one.workload == workload.identity]))
+
+
+def _is_due(seen: Pass, instance: InstanceId, planned: set[InstanceId]) -> bool:
+    """Whether it is meant with its workload: of a local service only hosts that it is for, or was."""
+    workload = _workload(seen, instance.workload)
+    return instance.kind is not Kind.LOCAL_SERVICE or instance in planned or bool(workload and workload.suspend)
+
+
+def _none_such(workload: Workload, argument: str, there: list[InstanceId]) -> str:
+    """That a workload has no such instance, and which it has."""
+    if workload.kind is Kind.APP:
+        most = workload.instances
+        which = {0: "", 1: ": 0", 2: ": 0 and 1"}.get(most, f": 0 to {most - 1}")
+        return f"{workload.identity} has {count_name(most, 'instance')}{which}"
+    if not there:
+        return f"{workload.identity} has no instances"
+    return f"{argument} is none of the instances of {workload.identity}: {', '.join(map(str, there))}"
+
+
+def instances_of(seen: Pass) -> list[InstanceId]:
+    """Every instance that can be asked about, sorted: those of the plan, those of git, and runs that have ended."""
+    found = _moving(seen.plan) | {one.instance for one in seen.plan.kept} | set(seen.memory.finished)
+    for workload in seen.desired.workloads:
+        if workload.kind is Kind.APP:
+            found |= {InstanceId(Kind.APP, workload.name, str(index)) for index in range(workload.instances)}
+        elif workload.kind is Kind.TASK:
+            found.add(InstanceId(Kind.TASK, workload.name, "0", workload.run))
+        else:
+            found |= {InstanceId(workload.kind, workload.name, view.spec.name) for view in seen.snapshot.hosts}
+    return sorted(found, key=lambda one: one.sort_key)
 
 
 def explanation(seen: Pass, instance: InstanceId) -> Explanation:
-    """The choice of a place for ``instance``, beside everything else that runs or is about to.
-
-    Raises UsageError when git does not want that instance.
-    """
-    workload = _workload(seen, instance)
+    """The choice of a place for ``instance``, beside everything else that runs or is about to; or why there is none."""
+    workload = _workload(seen, instance.workload)
+    note = _settled(seen, instance, workload)
+    if note or workload is None:
+        return Explanation(instance, 0, (), (), 0, note=note)
     fleet = Fleet.of(seen.snapshot.hosts, compile_rule)
     found = found_by_instance(seen.snapshot)
     for other, group in found.items():
@@ -99,11 +150,30 @@ def explanation(seen: Pass, instance: InstanceId) -> Explanation:
     return fleet.explain(Ask(instance, workload, only=only, prefer=prefer, in_place=current is not None, near=near))
 
 
-def _workload(seen: Pass, instance: InstanceId) -> Workload:
-    for workload in seen.desired.workloads:
-        if workload.identity == instance.workload:
-            return workload
-    known = [str(one.instance) for part in (seen.plan.kept, seen.plan.actions, seen.plan.pending) for one in part]
-    close = get_close_matches(str(instance), known, 1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    raise UsageError(f"git names no {instance.workload}{hint}")
+def _workload(seen: Pass, identity: str) -> Workload | None:
+    return next((one for one in seen.desired.workloads if one.identity == identity), None)
+
+
+def _moving(plan: Plan) -> set[InstanceId]:
+    """What a plan acts on, cannot place, or holds back."""
+    waiting = {one.instance for one in plan.waiting if one.instance}
+    return {one.instance for one in plan.actions} | {one.instance for one in plan.pending} | waiting
+
+
+def _settled(seen: Pass, instance: InstanceId, workload: Workload | None) -> str:
+    """Why no place is looked for: it has finished, it is stopped on purpose, or git does not want it."""
+    placed = next((one for one in seen.plan.kept if one.instance == instance), None)
+    code = seen.memory.finished.get(instance)
+    if workload is None:
+        return f"not in git: git names no {instance.workload}"
+    if instance.kind is Kind.TASK and placed is None and code is not None:
+        return f"it ran and exited with code {code}; its container is gone, and it does not run again"
+    if instance.kind is Kind.TASK and placed is not None and placed.state in {"exited", "dead"}:
+        return "" if instance in _moving(seen.plan) else ENDED
+    if instance.kind is Kind.TASK and instance.run != workload.run:
+        return f"an earlier run; git wants run {workload.run} now"
+    if workload.suspend and placed is None:
+        return "suspended: stopped on purpose"
+    if instance.kind is Kind.APP and instance.index.isdigit() and int(instance.index) >= workload.instances:
+        return f"scaled down: git wants {count_name(workload.instances, 'instance')}"
+    return ""

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
-from reconciler.cli.options import Command, parse, print_help
+from reconciler.cli.options import RECONCILE, Command, parse, print_help
+from reconciler.cli.output import complain, drop, writing
 from reconciler.config import PREFIX, settings_from
-from reconciler.errors import NoRepositoryError, ReconcilerError, UsageError
-from reconciler.report.lines import safe
+from reconciler.errors import NoRepositoryError, OutputError, ReconcilerError, UsageError
 
 DONE, ERROR, CHANGES, USAGE = 0, 1, 2, 64
 INTERRUPTED = 130
@@ -22,11 +22,13 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | No
     arguments = sys.argv[1:] if arguments is None else arguments
     environ = os.environ if environ is None else environ
     try:
-        code = _run(list(arguments), environ)
-        sys.stdout.flush()
-    except NoRepositoryError as error:
-        print_help()
-        return _complain(f"\nreconcile: {error}", USAGE)
+        try:
+            code = _run(list(arguments), environ)
+        finally:
+            _flush()
+    except OutputError as error:
+        drop(sys.stdout)
+        return _complain(f"reconcile: {error}", ERROR)
     except UsageError as error:
         return _complain(f"reconcile: {error}", USAGE)
     except ReconcilerError as error:
@@ -48,8 +50,19 @@ def _run(arguments: list[str], environ: Mapping[str, str]) -> int:
     argument = given.pop("argument", "")
     settings = settings_from({name: given[name] for name in given}, environ)
     function = _load(command)
-    result: int = function(settings, argument) if command.argument else function(settings)
+    try:
+        result: int = function(settings, argument) if command.argument else function(settings)
+    except NoRepositoryError:
+        if command is RECONCILE:
+            print_help()
+        raise
     return result
+
+
+def _flush() -> None:
+    """Write what is left, also before ``--help`` leaves by itself. Raises OutputError."""
+    with writing():
+        sys.stdout.flush()
 
 
 def _load(command: Command) -> "Callable[..., int]":
@@ -61,11 +74,12 @@ def _load(command: Command) -> "Callable[..., int]":
 
 def _complain(text: str, code: int) -> int:
     """Say it, a line per problem; what an Engine or a file put into it cannot act on the terminal."""
-    print("\n".join(map(safe, text.split("\n"))), file=sys.stderr)
+    for line in text.split("\n"):
+        complain(line)
     return code
 
 
 def _reader_left() -> int:
     """Whoever read our output has seen enough: leave quietly, and keep the interpreter from flushing again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop(sys.stdout)
     return ERROR

@@ -12,6 +12,11 @@ from reconciler.errors import UsageError
 SOURCE = ("repo", "ref", "path", "worktree")
 EVERYWHERE = ("state_dir", "debug")
 SHOWN = ("json", "wide", "width")
+LOOKERS = ("hosts", "status")
+LOOKING = {
+    "host": "show these hosts only (globs)",
+    "only": "show these only: app/NAME, app/NAME/0, 'task/*'",
+}
 PLANNED = ("host", "only", "allow_prune", "fail_on_pending")
 
 
@@ -139,20 +144,21 @@ def parser() -> Parser:
 def _add_options(target: argparse.ArgumentParser, command: Command) -> None:
     known = {item.name: item for item in fields(Settings)}
     for name in command.options:
-        _add_option(target, known[name])
+        text = LOOKING.get(name) if command.name in LOOKERS else None
+        _add_option(target, known[name], text or known[name].metadata["help"])
 
 
-def _add_option(target: argparse.ArgumentParser, item: "Field[Any]") -> None:
+def _add_option(target: argparse.ArgumentParser, item: "Field[Any]", text: str) -> None:
     name = "--" + item.name.replace("_", "-")
     if item.type is bool:
-        target.add_argument(name, action="store_true", help=item.metadata["help"])
+        target.add_argument(name, action="store_true", help=text)
     else:
         target.add_argument(
             name,
             type=_reader(item),
             action="extend" if get_args(item.type) and item.default == () else "store",
             metavar=item.metadata["metavar"],
-            help=item.metadata["help"],
+            help=text,
         )
 
 
@@ -169,5 +175,6 @@ def _reader(item: "Field[Any]") -> Any:
 
 
 def print_help() -> None:
-    """What a run without a repository gets: help, on stderr."""
+    """What a run without a repository gets: help and an empty line, on stderr."""
     parser().print_help(sys.stderr)
+    print(file=sys.stderr)

@@ -3,17 +3,20 @@
 import time
 from dataclasses import replace
 
-from reconciler.cli.output import Screen, complain, print_text, read_file, screen, write_file
+from reconciler.cli.output import Screen, complain, print_text, read_file, screen, shown_source, write_file
+from reconciler.cli.selection import check_selection, chosen, options_of
 from reconciler.cli.wiring import Wiring
 from reconciler.config import Settings, check_writes
 from reconciler.cycle import Pass, settle
 from reconciler.errors import StalePlanError, UsageError
 from reconciler.journal.changes import acted
 from reconciler.journal.journal import Journal
+from reconciler.model.plan import Plan
 from reconciler.model.snapshot import Reach
+from reconciler.model.workload import Kind
 from reconciler.report.document import plan_json_text, read_saved_plan
 from reconciler.report.markdown import plan_markdown
-from reconciler.report.text import plan_text
+from reconciler.report.text import GONE, plan_text
 
 DONE, ERROR, CHANGES = 0, 1, 2
 PAUSE = 0.5
@@ -46,7 +49,9 @@ def apply(settings: Settings, name: str) -> int:
 
 def _dry_run(wiring: Wiring) -> int:
     settings = wiring.settings
-    seen = wiring.selected(wiring.cycle().look())
+    seen = wiring.cycle().look()
+    check_selection(settings, seen)
+    seen = chosen(settings, seen)
     show(settings, seen, screen(settings))
     if settings.out:
         write_file(settings.out, plan_json_text(seen.plan, full=True))
@@ -55,9 +60,11 @@ def _dry_run(wiring: Wiring) -> int:
 
 def _carry_out(wiring: Wiring, journal: Journal, seen: Pass) -> int:
     """Act on what was seen, and go on until nothing is due or in motion, or the deadline passes."""
-    settings, hands, cycle = wiring.settings, wiring.hands, wiring.cycle()
+    settings = wiring.settings
+    check_selection(settings, seen)
+    show(settings, chosen(settings, seen), screen(settings))
+    hands, cycle = wiring.hands, wiring.cycle()
     ends = time.monotonic() + settings.deadline
-    show(settings, wiring.selected(seen), screen(settings))
 
     def tell(done: Pass) -> None:
         events = acted(done.outcomes, wiring.clock())
@@ -74,9 +81,10 @@ def _carry_out(wiring: Wiring, journal: Journal, seen: Pass) -> int:
     finally:
         hands.shutdown()
         hands.close()
+    last = chosen(settings, last)
     code = settled_code(settings, last, late=expired() and (last.plan.moving or hands.busy))
     if code == DONE and seen.plan.actions and not (settings.json or settings.markdown):
-        print_text(f"Settled: {last.plan.unchanged} as git wants them, {len(last.plan.pending)} pending.\n")
+        print_text(f"{settled_line(last.plan)}\n")
     return code
 
 
@@ -84,10 +92,24 @@ def show(settings: Settings, seen: Pass, where: Screen) -> None:
     """The plan in the form that was asked for."""
     if settings.json:
         print_text(plan_json_text(seen.plan))
-    elif settings.markdown:
-        print_text(plan_markdown(seen.plan, seen.snapshot, wide=settings.wide))
+        return
+    plan, options, wide = shown_source(settings, seen.plan), options_of(settings), settings.wide
+    if settings.markdown:
+        print_text(plan_markdown(plan, seen.snapshot, wide=wide, chosen=options))
     else:
-        print_text(plan_text(seen.plan, seen.snapshot, width=where.width, color=where.color, wide=settings.wide))
+        print_text(plan_text(plan, seen.snapshot, width=where.width, color=where.color, wide=wide, chosen=options))
+
+
+def settled_line(plan: Plan) -> str:
+    """``Settled: 2 as git wants them, 1 finished, 0 pending.``; each instance is counted once."""
+    failed = {one.instance for one in plan.waiting if one.failed} | {one.instance for one in plan.drift if one.failed}
+    waiting = {one.instance for one in plan.waiting if one.instance} - failed
+    ended = {one.instance for one in plan.kept if one.instance.kind is Kind.TASK and one.state in GONE} - failed
+    apart = failed | waiting | ended | {one.instance for one in plan.actions} | {one.instance for one in plan.pending}
+    good = sum(one.instance not in apart for one in plan.kept)
+    counts = {"finished": len(ended - waiting), "failed": len(failed), "waiting": len(waiting)}
+    parts = [f"{count} {name}" for name, count in counts.items() if count]
+    return f"Settled: {', '.join([f'{good} as git wants them', *parts, f'{len(plan.pending)} pending'])}."
 
 
 def planned_code(settings: Settings, seen: Pass) -> int:

@@ -1,12 +1,12 @@
 """Pydantic's errors → problems with a position and one plain line."""
 
-from collections.abc import Iterator
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from collections.abc import Collection
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from reconciler.desired.documents import Document, Path, one_line
+from reconciler.desired.hints import closest, list_like, map_like, unknown
 from reconciler.errors import Problem
 
 _MESSAGES = {
@@ -16,9 +16,6 @@ _MESSAGES = {
     "float_type": "must be a number",
     "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
-    "dict_type": "must be a map",
-    "model_type": "must be a map",
-    "list_type": "must be a list",
     "literal_error": "must be {expected}",
     "union_tag_not_found": "{discriminator} is required",
     "greater_than_equal": "must be at least {ge}",
@@ -29,6 +26,7 @@ _MESSAGES = {
     "too_short": "must not be empty",
     "string_pattern_mismatch": "must match {pattern}",
 }
+_MAPS = frozenset({"dict_type", "model_type", "model_attributes_type"})
 _ABSENT = object()
 
 
@@ -58,34 +56,58 @@ def dotted(path: Path) -> str:
     return out
 
 
-def nearest(name: str, known: "list[str] | tuple[str, ...]") -> str:
+def nearest(name: str, known: Collection[str]) -> str:
     """``; did you mean X?`` for the nearest known name, or nothing."""
-    import difflib  # noqa: PLC0415 - only a mistake needs it
-
-    found = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    if not found:
-        folded = {part.casefold(): part for part in known}
-        found = [folded[name.casefold()]] if name.casefold() in folded else []
-    return f"; did you mean {found[0]}?" if found else ""
+    found = closest(name, known)
+    return f"; did you mean {found}?" if found else ""
 
 
-def complaints(error: ValidationError, model: type[BaseModel], value: dict[str, Any], places: Places) -> list[Problem]:
-    """One problem for each fault that pydantic found in ``value``."""
-    return [_complaint(fault, model, value, places) for fault in error.errors(include_url=False, include_input=False)]
+def complaints(
+    error: ValidationError, model: type[BaseModel], value: dict[str, Any], places: Places, tops: set[str]
+) -> list[Problem]:
+    """One problem for each fault that pydantic found in ``value``, a document that may have the fields ``tops``."""
+    faults = error.errors(include_url=False, include_input=False)
+    problems = []
+    meant: set[Path] = set()
+    for fault in faults:
+        if fault["type"] == "extra_forbidden":
+            path = _real(fault["loc"], value)
+            said, instead = unknown(fault["loc"], _inside(value, path[:-1]), model, tops)
+            meant.add((*path[:-1], instead))
+            problems.append(places.problem(path, f"{dotted(path)}: {said}", key=True))
+    # A required field whose name was mistyped is one fault, not two.
+    problems += [
+        _complaint(fault, value, places)
+        for fault in faults
+        if fault["type"] != "extra_forbidden" and not (fault["type"] == "missing" and _missing(fault, value) in meant)
+    ]
+    return problems
 
 
-def _complaint(fault: Any, model: type[BaseModel], value: Any, places: Places) -> Problem:
+def _missing(fault: Any, value: Any) -> Path:
+    return (*_real(fault["loc"][:-1], value), fault["loc"][-1])
+
+
+def _complaint(fault: Any, value: Any, places: Places) -> Problem:
     kind, where = fault["type"], fault["loc"]
     if kind == "missing":
-        path = (*_real(where[:-1], value), where[-1])
+        path = _missing(fault, value)
         return places.problem(path, f"{dotted(path)} is required")
     path = _real(where, value)
     name = dotted(path)
-    if kind == "extra_forbidden":
-        said = nearest(str(path[-1]), sorted(_known_names(model, where[:-1])))
-        return places.problem(path, f"{name}: unknown key{said}", key=True)
-    is_key = "[key]" in where
-    return places.problem(path, f"{name}: {_message(kind, fault)}" if name else _message(kind, fault), key=is_key)
+    if kind in _MAPS:
+        message = f"must be a map{map_like(path, _inside(value, path))}"
+    elif kind == "list_type":
+        message = f"must be a list{list_like(path, _inside(value, path))}"
+    else:
+        message = _message(kind, fault)
+    return places.problem(path, f"{name}: {message}" if name else message, key="[key]" in where)
+
+
+def _inside(value: Any, path: Path) -> Any:
+    for part in path:
+        value = _at(value, part)
+    return value
 
 
 def _real(where: Path, value: Any) -> Path:
@@ -120,38 +142,3 @@ def _message(kind: str, fault: Any) -> str:
 def _spoken(value: Any) -> str:
     """``a, b or c`` of pydantic's ``'a', 'b' or 'c'``, and 1 of 1.0."""
     return f"{value:g}" if isinstance(value, float) else str(value).replace("'", "")
-
-
-def _known_names(model: type[BaseModel], where: Path) -> set[str]:
-    """Names of the fields that the map at pydantic's location ``where`` may have."""
-    types: list[Any] = [model]
-    for part in where:
-        inside = [found for one in types for found in _inside(one, part)]
-        types = inside or types  # a part that leads nowhere is the name of a form
-    models = [one for kind in types for one in _models(kind)]
-    return {info.alias or name for one in models for name, info in one.model_fields.items()}
-
-
-def _inside(kind: Any, part: str | int) -> Iterator[Any]:
-    for one in _plain_types(kind):
-        if isinstance(one, type) and issubclass(one, BaseModel):
-            yield from (info.annotation for name, info in one.model_fields.items() if part in {name, info.alias})
-        elif get_origin(one) is list and isinstance(part, int):
-            yield get_args(one)[0]
-        elif get_origin(one) is dict:
-            yield get_args(one)[1]
-
-
-def _models(kind: Any) -> Iterator[type[BaseModel]]:
-    return (one for one in _plain_types(kind) if isinstance(one, type) and issubclass(one, BaseModel))
-
-
-def _plain_types(kind: Any) -> Iterator[Any]:
-    """The members of a union, without metadata."""
-    if get_origin(kind) is Annotated:
-        yield from _plain_types(get_args(kind)[0])
-    elif get_origin(kind) in {Union, UnionType}:
-        for part in get_args(kind):
-            yield from _plain_types(part)
-    else:
-        yield kind

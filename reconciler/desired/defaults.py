@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from reconciler.desired.complaints import Places, nearest
+from reconciler.desired.complaints import Places
 from reconciler.desired.documents import Document, Node
+from reconciler.desired.hints import meant
 from reconciler.desired.schema import validate
 from reconciler.desired.schema_workload import KINDS, Workload, field_names
 from reconciler.errors import Problem
@@ -54,8 +55,10 @@ def check_form(cluster: Document) -> tuple[list[tuple[Workload, Places]], list[P
 
 def _unknown(defaults: dict[str, Any], places: Places) -> list[Problem]:
     known = {name for kind in KINDS for name in field_names(kind)} - _OWN
-    return [
-        places.problem((key,), f"defaults.{key}: unknown key{nearest(key, sorted(known))}", key=True)
-        for key in defaults
-        if key not in known and not key.startswith("x-")
-    ]
+    problems = []
+    for key in defaults:
+        if key not in known and not key.startswith("x-"):
+            instead = meant(key, known, Workload, known)
+            said = f"; did you mean {instead}?" if instead else ""
+            problems.append(places.problem((key,), f"defaults.{key}: unknown key{said}", key=True))
+    return problems

@@ -158,7 +158,7 @@ class _Builder:
         except _RefusedError as refused:
             self._problem(refused.mark, str(refused))
         except yaml.MarkedYAMLError as error:
-            self._problem(error.problem_mark or error.context_mark, _syntax_message(error))
+            self._syntax(error)
         except yaml.reader.ReaderError as error:
             self._unreadable(error)
 
@@ -169,6 +169,14 @@ class _Builder:
         if len(self.problems) == MAX_PROBLEMS:
             raise _TooManyError
         self.problems.append(Problem(self.file, *position, one_line(message)))
+
+    def _syntax(self, error: yaml.MarkedYAMLError) -> None:
+        """A tab where only spaces may stand is named as that, whatever libyaml was scanning."""
+        mark = error.problem_mark or error.context_mark
+        lines = self.text.splitlines()
+        line = lines[mark.line] if mark and mark.line < len(lines) else ""
+        is_tab = line[mark.column : mark.column + 1] == "\t" and not line[: mark.column].strip(" -") if mark else False
+        self._problem(mark, "tabs cannot indent: use spaces" if is_tab else _syntax_message(error))
 
     def _unreadable(self, error: yaml.reader.ReaderError) -> None:
         """The reader counts the offset in bytes of what it was given."""

@@ -12,8 +12,10 @@ from reconciler.desired.scalars import Plain
 from reconciler.model.resources import format_memory, parse_cpus, parse_duration, parse_memory
 
 SMALLEST_MEMORY = 6 * 1024**2  # bytes; the Engine refuses less
+SMALLEST_BARE = 1024**2  # bytes; a smaller number without a unit was meant in a larger one
 LARGEST_MEMORY = 2**60
 LONGEST_DURATION = 366 * 86400.0  # seconds
+SHORTEST_PERIOD = 0.001
 MOST = 1_000_000  # of anything that is counted: far above every real fleet, far below what an Engine or a loop minds
 LONGEST_QUANTITY = 32  # characters
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -122,6 +124,8 @@ def _memory(text: str) -> int:
     size = parse_memory(text)
     if size > LARGEST_MEMORY:
         raise ValueError(f"more memory than any host has: {text}")
+    if text[-1].isdigit() and 0 < (number := float(text)) < SMALLEST_BARE:
+        raise ValueError(f"{text} is {text} bytes: did you mean {text}{'Gi' if number < 1024 else 'Mi'}?")
     return size
 
 
@@ -141,7 +145,7 @@ def _duration(text: str) -> float:
 
 def _period(text: str) -> float:
     seconds = _duration(text)
-    if seconds < 0.001:
+    if seconds < SHORTEST_PERIOD:
         raise ValueError("must be at least 1ms")
     return seconds
 
@@ -165,15 +169,15 @@ def _mode(text: str) -> int:
 WRITTEN = Form(_read)
 _A_MEMORY = "an amount of memory (write 64Gi, 512M or bytes)"
 _A_DURATION = "a duration (write 10s, 1h30m or 500ms)"
-_MEMORY = {
-    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? ?([kKMGT]i?)?B?$"}]
+_SIZE = {"type": "string", "pattern": r"^([0-9]{7,}|[0-9]+(\.[0-9]+)? ?([kKMGT]i?B?|B))$"}
+_MEMORY = {"anyOf": [{"const": 0}, {"type": "integer", "minimum": SMALLEST_BARE, "maximum": LARGEST_MEMORY}, _SIZE]}
+_MAIN_MEMORY = {"anyOf": [{"type": "integer", "minimum": SMALLEST_MEMORY, "maximum": LARGEST_MEMORY}, _SIZE]}
+_TIME = {
+    "type": "string",
+    "pattern": r"^([0-9]+(\.[0-9]+)?|(?=[0-9])([0-9]+h)?([0-9]+m(?!s))?([0-9]+(\.[0-9]+)?s)?([0-9]+ms)?)$",
 }
-_DURATION = {
-    "anyOf": [
-        {"type": "number", "minimum": 0},
-        {"type": "string", "pattern": r"^([0-9]+h)?([0-9]+m)?([0-9]+(\.[0-9]+)?s)?([0-9]+ms)?$"},
-    ]
-}
+_DURATION = {"anyOf": [{"type": "number", "minimum": 0, "maximum": LONGEST_DURATION}, _TIME]}
+_PERIOD = {"anyOf": [{"type": "number", "minimum": SHORTEST_PERIOD, "maximum": LONGEST_DURATION}, _TIME]}
 
 Bool = Annotated[bool, WRITTEN]
 Int = Annotated[int, Field(ge=-MOST, le=MOST), WRITTEN]
@@ -182,19 +186,22 @@ Positive = Annotated[int, Field(ge=1, le=MOST), WRITTEN]
 Number = Annotated[float, Field(allow_inf_nan=False), WRITTEN]
 PortNumber = Annotated[int, Field(ge=1, le=65535), WRITTEN]
 Memory = Annotated[int, Form(_quantity(_memory, _A_MEMORY), _MEMORY)]
-MainMemory = Annotated[int, Form(_quantity(_main_memory, _A_MEMORY), _MEMORY)]
+MainMemory = Annotated[int, Form(_quantity(_main_memory, _A_MEMORY), _MAIN_MEMORY)]
 Duration = Annotated[float, Form(_quantity(_duration, _A_DURATION), _DURATION)]
-Period = Annotated[float, Form(_quantity(_period, _A_DURATION), _DURATION)]
-Millicpus = Annotated[int, Form(_millicpus, {"type": "number", "exclusiveMinimum": 0})]
+Period = Annotated[float, Form(_quantity(_period, _A_DURATION), _PERIOD)]
+Millicpus = Annotated[int, Form(_millicpus, {"type": "number", "minimum": 0.001, "maximum": 65536})]
 CpuList = Annotated[
     tuple[int, ...],
-    Form(_quantity(parse_cpus, "a list of CPUs (write 0-3,8)", 4096), {"type": ["string", "integer"]}),
+    Form(
+        _quantity(parse_cpus, "a list of CPUs (write 0-3,8)", 4096),
+        {"type": ["string", "integer"], "pattern": "^[0-9, -]*$", "minimum": 0, "maximum": 65535},
+    ),
 ]
 FileMode = Annotated[
     int,
     Form(
         _quantity(_mode, 'an octal file mode (write "0444")'),
-        {"type": ["string", "integer"], "pattern": "^0?[0-7]{3}$"},
+        {"type": ["string", "integer"], "pattern": "^0?[0-7]{3}$", "minimum": 0, "maximum": 777},
     ),
 ]
 Text = Annotated[str, Field(min_length=1)]

@@ -170,6 +170,13 @@ def list_worktree(top: Path, base: str) -> list[str]:
     return sorted({os.fsdecode(name) for name in out.split(b"\0")[:-1]})
 
 
+def list_changed(folder: Path, base: str) -> list[str]:
+    """Paths under ``base`` (from ``folder``) that differ from HEAD, are not in it, or are only there."""
+    options = ["--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=all"]
+    out, _ = git(["status", *options, "--", base or "."], folder)
+    return [os.fsdecode(line[3:]) for line in out.split(b"\0")[:-1]]
+
+
 def read_blobs(folder: Path, ids: Iterable[str]) -> dict[str, bytes]:
     """The bytes of each blob, by id, in one process. Raises SourceError when one is missing."""
     wanted = list(dict.fromkeys(ids))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from reconciler.desired import folder, local, objects
 from reconciler.desired.mirror import Mirror
-from reconciler.desired.plumbing import GitError, finish, missing_git, unwanted
+from reconciler.desired.plumbing import GitError, finish, list_changed, missing_git, unwanted
 from reconciler.desired.remote import Access
 from reconciler.desired.source import Source, redact
 from reconciler.desired.tree import Tree
@@ -53,6 +53,20 @@ class Repository:
         except (GitError, local.UnreadableError):
             self._mirror.rebuild()  # a ref or an object that was fetched cannot be read
         return self._read_local(self._mirror.ref)
+
+    def on_disk(self) -> bool:
+        """Whether there are files beside the commits: not of a remote, and not of a bare repository."""
+        if self._mirror is not None:
+            return False
+        found = local.locate(self._folder, "HEAD")
+        return found is None or not found.place.bare
+
+    def uncommitted(self) -> int:
+        """How many files under the path differ from the commit that is checked out, or are not in it."""
+        found = local.locate(self._folder, "HEAD") if self._mirror is None else None
+        if found is None or found.place.bare:
+            return 0
+        return len(list_changed(self._folder, self.source.path))
 
     def watched(self) -> tuple[Watched, ...]:
         """What to watch for hints that a local source changed; nothing for a remote. Known after the first read."""

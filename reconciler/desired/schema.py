@@ -7,7 +7,8 @@ from pydantic import ValidationError
 from reconciler.desired.complaints import Places, complaints, nearest
 from reconciler.desired.schema_host import Cluster, Host, Queue
 from reconciler.desired.schema_workload import KINDS as WORKLOADS
-from reconciler.desired.schema_workload import ONLY, REQUIRED, Workload
+from reconciler.desired.schema_workload import ONLY, REQUIRED, Workload, field_names
+from reconciler.desired.shapes import aliases
 from reconciler.errors import Problem
 
 Model = Workload | Host | Queue | Cluster
@@ -48,7 +49,8 @@ def validate(kind: str, value: dict[str, Any], places: Places) -> tuple[Model | 
     try:
         model = KINDS[kind].model_validate(value)
     except ValidationError as error:
-        return None, problems + complaints(error, KINDS[kind], value, places)
+        tops = field_names(kind) if kind in WORKLOADS else aliases(KINDS[kind])
+        return None, problems + complaints(error, KINDS[kind], value, places, tops)
     return (None if problems else model), problems
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from reconciler.desired.forms import (
     LATER,
@@ -42,6 +42,10 @@ MigProfile = Annotated[
         r"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-][a-z0-9.]+)*", "must be a MIG profile as the driver names it (1g.10gb)"
     ),
 ]
+
+
+Permissions = Annotated[str, matching(r"(?=.)r?w?m?", "must be of r, w and m, in this order")]
+Signal = Annotated[str, matching(r"SIG[A-Z0-9+-]+|[0-9]{1,2}", "must be a signal such as SIGTERM or 15")]
 
 
 def _limit(value: Any) -> Any:
@@ -99,9 +103,16 @@ def _form(value: Any) -> str:
     return "map" if isinstance(value, dict | SecretRef) else "text"
 
 
+def _text_or_secret(value: Any) -> Any:
+    if isinstance(value, str | dict | SecretRef):
+        return value
+    raise ValueError("must be a string or {secret: NAME, key: KEY}")
+
+
 EnvValue = Annotated[
     Annotated[str, Tag("(text)")] | Annotated[SecretRef, Tag("(map)")],
     Discriminator(lambda value: f"({_form(value)})"),
+    Form(_text_or_secret),
 ]
 
 
@@ -157,6 +168,12 @@ def _gpus_form(value: Any) -> str:
     return "(number)"
 
 
+def _gpus(value: Any) -> Any:
+    if isinstance(value, Plain | dict | int | Strict) or value == "all":
+        return value
+    raise ValueError("must be a number of cards, all, or a map such as {count: 2, model: '*H100*'}")
+
+
 Gpus = Annotated[
     Annotated[Natural, Tag("(number)")]
     | Annotated[Literal["all"], Tag("(all)")]
@@ -166,6 +183,7 @@ Gpus = Annotated[
     | Annotated[SharedMemoryGpu, Tag("(sharedMemory)")]
     | Annotated[ObserveGpus, Tag("(observe)")],
     Discriminator(_gpus_form),
+    Form(_gpus),
 ]
 
 
@@ -207,6 +225,14 @@ class Port(Strict):
 
 class Volume(Strict):
     """A folder of the host, or a named volume."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["host"]}, {"required": ["volume"]}],
+            "if": {"required": ["volume"]},
+            "then": {"properties": {"propagation": {"const": ""}}},
+        }
+    )
 
     host: MountPath = ""
     """Absolute path on the host; needs a security profile."""
@@ -267,7 +293,7 @@ class Device(Strict):
     """Absolute path on the host."""
     container: AbsolutePath = ""
     """Absolute path in the container; the same if left out."""
-    permissions: Annotated[str, Field(pattern=r"^r?w?m?$", min_length=1)] = "rwm"
+    permissions: Permissions = "rwm"
     """Of r (read), w (write) and m (make nodes)."""
 
 
@@ -303,6 +329,14 @@ class TcpCheck(Strict):
 class Check(Strict):
     """How an instance is seen to be ready or healthy: one of `exec`, `http` and `tcp`."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ("exec", "http", "tcp")
+            ]
+        }
+    )
+
     exec: Annotated[list[str], Field(min_length=1)] | None = None
     """Command run inside the container by the Engine; exit code 0 is good."""
     http: Annotated[HttpCheck | None, LATER] = None
@@ -329,7 +363,7 @@ class Check(Strict):
 class Stop(Strict):
     """How an instance is stopped."""
 
-    signal: Annotated[str, Field(pattern=r"^(SIG[A-Z0-9+-]+|[0-9]{1,2})$")] = ""
+    signal: Signal = ""
     """Signal that asks the process to end; left out: the image's, else SIGTERM."""
     grace_period: Duration = 10.0
     """Time until it is killed. Default 10s."""

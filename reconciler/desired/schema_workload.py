@@ -47,6 +47,23 @@ NetworkName = Annotated[
 ]
 
 
+Ipc = Annotated[
+    str,
+    matching(
+        r"|none|private|shareable|host|container:.+", "must be none, private, shareable, host or container:NAME"
+    ),
+]
+Pid = Annotated[str, matching(r"|host|container:.+", "must be host or container:NAME")]
+HostName = Annotated[
+    str,
+    matching(
+        r"([a-zA-Z0-9]([-a-zA-Z0-9.]{0,61}[a-zA-Z0-9])?)?",
+        "must be a host name: letters, digits, - and ., at most 63 characters",
+    ),
+]
+ExtraHost = Annotated[str, matching(r"[^:\s]+:\S+", "must be NAME:ADDRESS")]
+
+
 class Simple(Strict):
     """`ANY`: any untagged host. `ONE_PER_HOST`: at most one instance of this workload on a host.
 
@@ -173,9 +190,9 @@ class Workload(Strict):
     """File systems in memory."""
     devices: list[Device] = Field(default_factory=no_items)
     """Devices of the host."""
-    ipc: Annotated[str, Field(pattern=r"^(|none|private|shareable|host|container:.+)$")] = ""
+    ipc: Ipc = ""
     """IPC namespace, as in Docker."""
-    pid: Annotated[str, Field(pattern=r"^(|host|container:.+)$")] = ""
+    pid: Pid = ""
     """PID namespace, as in Docker."""
     cap_add: list[Text] = Field(default_factory=no_items)
     """Capabilities to add."""
@@ -187,11 +204,11 @@ class Workload(Strict):
     """Every right on the host, and every card."""
     runtime: str = ""
     """OCI runtime; left out: the Engine's default."""
-    hostname: Annotated[str, Field(pattern=r"^([a-zA-Z0-9]([-a-zA-Z0-9.]{0,61}[a-zA-Z0-9])?)?$")] = ""
+    hostname: HostName = ""
     """Host name inside the container; left out: the container's id."""
     dns: list[Text] = Field(default_factory=no_items)
     """Addresses of name servers."""
-    extra_hosts: list[Annotated[str, Field(pattern=r"^[^:\s]+:\S+$")]] = Field(default_factory=no_items)
+    extra_hosts: list[ExtraHost] = Field(default_factory=no_items)
     """Further lines of /etc/hosts, as `name:address`."""
     logging: Logging = Field(default_factory=Logging.model_construct)
     """Log driver."""

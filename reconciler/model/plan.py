@@ -109,10 +109,20 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The host that came closest, and what it lacks, in words."""
+    """The host that came closest, and what it lacks, in words; what else stands against it begins with ``it``."""
 
     host: str
     lacks: str
+
+    @property
+    def words(self) -> str:
+        """``gpu-02 lacks 3 more free GPUs``, ``gpu-02: it is drained``."""
+        return f"{self.host}: {self.lacks}" if self.lacks.startswith("it ") else f"{self.host} lacks {self.lacks}"
+
+    @property
+    def sentence(self) -> str:
+        """The same where the host alone was asked for: ``gpu-02 is drained``."""
+        return f"{self.host} {self.lacks.removeprefix('it ')}" if self.lacks.startswith("it ") else self.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +138,20 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Something that differs from git and is only reported: a policy that no longer holds, a thing not pruned."""
+    """Something that differs from git and is only reported: a policy that no longer holds, a thing not pruned.
+
+    ``failed`` marks a run that ended badly: nothing is to be done about it, and people want to know.
+    """
 
     instance: InstanceId | None
     host: str
     message: str
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a kept instance runs: for status and explain."""
+    """Where a kept instance runs: for status and explain. ``since`` is when it started, or ended if it has."""
 
     instance: InstanceId
     host: str

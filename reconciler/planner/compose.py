@@ -170,7 +170,8 @@ class _Pass:
             if one is None:
                 continue
             if case.verdict is Verdict.DONE and case.failed:
-                self.drift.append(Drift(case.instance, one.host, f"exited with code {one.container.exit_code}"))
+                message = f"exited with code {one.container.exit_code}"
+                self.drift.append(Drift(case.instance, one.host, message, failed=True))
             if one.container.state == "paused":
                 self.drift.append(Drift(case.instance, one.host, "paused by hand"))
             if case.verdict is Verdict.KEEP and case.workload:
@@ -218,7 +219,7 @@ def _placed(case: Case) -> Placed:
         one.container.id,
         one.container.state,
         live_allocation(one),
-        one.container.started_at,
+        one.container.finished_at if one.container.state in {"exited", "dead"} else one.container.started_at,
         case.workload.owner if case.workload else one.ours.owner,
         one.ours.digest,
     )

@@ -10,7 +10,8 @@ from reconciler.model.workload import InstanceId
 from reconciler.planner.ask import Ask
 from reconciler.planner.fit import Offer
 from reconciler.planner.free import HostKind, Want
-from reconciler.planner.lacks import STAGES, Lack, cores, things
+from reconciler.planner.gates import closed, gate_words, turned_away
+from reconciler.planner.lacks import STAGES, Lack, cpus_name, things
 from reconciler.planner.machine import Machine
 from reconciler.planner.pin import named
 from reconciler.planner.policies import Filter, own_tags
@@ -33,7 +34,8 @@ class Explanation:
     """Why an instance goes where it goes.
 
     ``removed`` names the hosts that each filter removed, in filter order. ``offers`` are the best hosts that fit, best
-    first, five at most of ``fitting``. Either ``winner`` and ``why`` say where it goes, or ``pending`` why nowhere.
+    first, five at most of ``fitting``. Either ``winner`` and ``why`` say where it goes, or ``pending`` why nowhere, or
+    ``note`` why no host was looked for.
     """
 
     instance: InstanceId
@@ -45,14 +47,19 @@ class Explanation:
     why: str = ""
     warnings: tuple[str, ...] = ()
     pending: Pending | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Hosts by the filter that removed them (masks, in filter order), and the nearest of them."""
+    """Hosts by the filter that removed them (masks, in filter order), and the nearest of them.
+
+    ``closed`` are the hosts that the policy wants and that take no work now, where there is no other.
+    """
 
     removed: tuple[Filter, ...]
     nearest: tuple[int, Lack] | None
+    closed: tuple[Filter, ...] = ()
 
 
 def diagnose(
@@ -63,6 +70,7 @@ def diagnose(
     A host that makes an offer and yet is asked about here failed on its ports.
     """
     removed: list[Filter] = []
+    shut = closed(gates, hosts)
     for name, passing in gates:
         if gone := hosts & ~passing:
             removed.append((name, gone))
@@ -82,24 +90,8 @@ def diagnose(
         return Diagnosis(tuple(removed), (nearest[0][2], nearest[1]))
     if not removed:
         return Diagnosis((), None)
-    name, gone = removed[-1]
-    return Diagnosis(tuple(removed), ((gone & -gone).bit_length() - 1, Lack(name, 1, _gate_words(name))))
-
-
-def _gate_words(name: str) -> str:
-    known = {
-        "unreachable": "an answer from its Engine",
-        "no facts yet": "facts",
-        "drained": "state: active (it is drained)",
-        "cordoned": "state: active (it is cordoned)",
-        "stale facts": "fresh facts",
-        "NO_TAG": "freedom from tags",
-    }
-    if name.startswith("MATCH_TAG "):
-        return f"the tag {name.removeprefix('MATCH_TAG ')}"
-    if name == "ONE_PER_HOST" or name.startswith("MAX_N_PER_HOST"):
-        return f"room under {name}"
-    return known.get(name, f"what {name} asks")
+    name, gone = (shut or removed)[-1]
+    return Diagnosis(tuple(removed), ((gone & -gone).bit_length() - 1, Lack(name, 1, gate_words(name))), shut)
 
 
 def port_lack(ask: Ask) -> Lack | None:
@@ -131,7 +123,7 @@ def pending(
 def _remarks(machine: Machine, lack: Lack, want: Want) -> str:
     """Why cards that are there cannot be had; which tags close a host."""
     if lack.stage == "NO_TAG":
-        return f" (it has {', '.join(own_tags(machine.view))})"
+        return f" ({', '.join(own_tags(machine.view))})"
     if lack.stage != "gpus":
         return ""
     held = machine.base.withheld if isinstance(want.gpus, WholeGpus) else {}
@@ -148,34 +140,43 @@ def _card_note(index: int | None, reason: str) -> str:
 
 
 def _reason(ask: Ask, want: Want, kinds: Sequence[HostKind], diagnosis: Diagnosis, nearest: Nearest | None) -> str:
-    if ask.only and nearest:
-        return f"{ask.only} lacks {nearest.lacks}"
     if ask.only:
-        return f"there is no host {ask.only}"
+        return nearest.sentence if nearest else f"there is no host {ask.only}"
     if not diagnosis.nearest:
         return "there are no hosts"
-    match diagnosis.nearest[1].stage:
+    return turned_away(diagnosis.closed) or _lacking(want, kinds, diagnosis.nearest[1])
+
+
+def _lacking(want: Want, kinds: Sequence[HostKind], lack: Lack) -> str:
+    """What no host has, by what the nearest lacks."""
+    match lack.stage:
         case "gpuMode passthrough":
             return "no host has GPUs and gpuMode: passthrough"
         case "gpus":
-            matching = isinstance(want.gpus, WholeGpus) and (want.gpus.models or want.gpus.min_memory)
-            which = " on matching cards" if matching else ""
-            return f"no host has {want.pieces} free {things(want, want.pieces)}{which}"
+            return _gpus_reason(want)
         case "cpus":
-            return f"no host has {_cores(want)} free: {_largest(kinds)}"
+            return f"no host has {cpus_name(want)} free: {_kept(lack) or _largest(kinds)}"
         case "memory":
             return f"no host has {format_memory(want.memory)} of free memory"
         case "numa":
-            return _numa_reason(want, kinds)
+            return _numa_reason(want, kinds, lack)
         case "ports":
-            return f"no host that fits has {diagnosis.nearest[1].words} free"
+            return f"no host that fits has {lack.words} free"
         case gate:
             return f"no host passes {gate}"
 
 
-def _cores(want: Want) -> str:
-    number = cores(want, want.units)
-    return f"{number} core" if number == "1" else f"{number} cores"
+def _gpus_reason(want: Want) -> str:
+    matching = isinstance(want.gpus, WholeGpus) and (want.gpus.models or want.gpus.min_memory)
+    which = " on matching cards" if matching else ""
+    return f"no host has {want.pieces} free {things(want, want.pieces)}{which}"
+
+
+def _kept(lack: Lack) -> str:
+    """That idle CPUs are there, and why they are not given away."""
+    if not lack.kept:
+        return ""
+    return "the last one stays for shared work" if lack.kept == 1 else f"the last {lack.kept} stay for shared work"
 
 
 def _largest(kinds: Sequence[HostKind]) -> str:
@@ -184,13 +185,15 @@ def _largest(kinds: Sequence[HostKind]) -> str:
     return f"the largest host has {host}, the largest NUMA node {node}"
 
 
-def _numa_reason(want: Want, kinds: Sequence[HostKind]) -> str:
+def _numa_reason(want: Want, kinds: Sequence[HostKind], lack: Lack) -> str:
     node = max((count for kind in kinds for count in kind.cpus), default=0)
     if want.numa is Numa.REQUIRE and want.exclusive and want.units > node:
-        return f"{_cores(want)} are asked of one NUMA node, and the largest has {node}"
+        are = "is" if want.units == 1 else "are"
+        return f"{cpus_name(want)} {are} asked of one NUMA node, and the largest has {node}"
     pieces = f"{want.pieces} {things(want, want.pieces)}, " if want.pieces else ""
     where = "NUMA node" if want.numa is Numa.REQUIRE else "socket"
-    return f"no {where} has {pieces}{_cores(want)} and {format_memory(want.memory)} free at once"
+    kept = f": {_kept(lack)}" if lack.kept else ""
+    return f"no {where} has {pieces}{cpus_name(want)} and {format_memory(want.memory)} free at once{kept}"
 
 
 def offered(machine: Machine, offer: Offer, want: Want) -> Offered:

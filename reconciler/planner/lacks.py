@@ -15,11 +15,15 @@ NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """The first filter that a host fails, how much is missing there, and all that is missing in words."""
+    """The first filter that a host fails, how much is missing there, and all that is missing in words.
+
+    ``kept`` counts the CPUs that are idle and stay for shared work, where they alone would have sufficed.
+    """
 
     stage: str
     missing: int
     words: str
+    kept: int = 0
 
 
 def lack_of(free: Free, kind: HostKind, want: Want) -> Lack | None:
@@ -32,13 +36,17 @@ def lack_of(free: Free, kind: HostKind, want: Want) -> Lack | None:
         found.append(Lack("gpus", pieces, f"{pieces} more free {things(want, pieces)}"))
     units = want.units - sum(want.capacity(node) for node in free.nodes)
     if units > 0:
-        found.append(Lack("cpus", units, f"{cores(want, units)} more free {'core' if units == 1 else 'cores'}"))
+        kept = _kept(want, sum(node.idle for node in free.nodes), want.units - units)
+        one = cpus(want, units) == "1"
+        words = f"{cpus(want, units)} more free {'CPU' if one else 'CPUs'}{_kept_words(kept)}"
+        found.append(Lack("cpus", units, words, kept))
     memory = want.memory - free.memory
     if memory > 0:
         found.append(Lack("memory", memory, f"{format_memory(memory)} more free memory"))
     if not found:
         return None
-    return Lack(found[0].stage, found[0].missing, ", ".join(lack.words for lack in found))
+    kept = found[0].kept if len(found) == 1 else 0
+    return Lack(found[0].stage, found[0].missing, ", ".join(lack.words for lack in found), kept)
 
 
 def numa_lack(free: Free, want: Want) -> Lack:
@@ -53,9 +61,22 @@ def numa_lack(free: Free, want: Want) -> Lack:
         text = f"{whole}: {' + '.join(map(str, holders))} free over {over}, and {rule}"
         return Lack("numa", want.pieces - max(counts), text)
     parts = [f"{want.pieces} {things(want, want.pieces)}"] if want.pieces else []
-    parts += [f"{cores(want, want.units)} cores", format_memory(want.memory)]
+    parts += [cpus_name(want), format_memory(want.memory)]
     most = max((want.capacity(node) for node in free.nodes), default=0)
-    return Lack("numa", max(1, want.units - most), f"a NUMA node with {', '.join(parts)} free at once, and {rule}")
+    kept = 0
+    if want.numa is Numa.REQUIRE:
+        kept = min(filter(None, (_kept(want, node.idle, node.exclusive) for node in free.nodes)), default=0)
+    words = f"a NUMA node with {', '.join(parts)} free at once{_kept_words(kept)}, and {rule}"
+    return Lack("numa", max(1, want.units - most), words, kept)
+
+
+def _kept(want: Want, idle: int, given: int) -> int:
+    """The idle CPUs that stay for shared work, where exclusive work would fit with them and does not without."""
+    return idle - given if want.exclusive and given < want.units <= idle else 0
+
+
+def _kept_words(kept: int) -> str:
+    return f" ({kept} {'stays' if kept == 1 else 'stay'} for shared work)" if kept else ""
 
 
 def things(want: Want, count: int) -> str:
@@ -64,6 +85,12 @@ def things(want: Want, count: int) -> str:
     return noun if count == 1 else f"{noun}s"
 
 
-def cores(want: Want, units: int) -> str:
-    """CPU units as a number of cores."""
+def cpus(want: Want, units: int) -> str:
+    """CPU units as a number of logical CPUs."""
     return str(units) if want.exclusive else f"{units / 1000:g}"
+
+
+def cpus_name(want: Want) -> str:
+    """All that is asked: ``1 CPU``, ``0.5 CPUs``."""
+    number = cpus(want, want.units)
+    return f"{number} CPU" if number == "1" else f"{number} CPUs"

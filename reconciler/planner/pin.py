@@ -119,7 +119,7 @@ def warnings_of(machine: Machine, allocation: Allocation, want: Want, cards: tup
     merged = any(len(domain.ids) > 1 for domain in machine.topology.domains)
     if len(used) > 1 and not merged and want.numa is Numa.PREFER:
         parts = [f"GPUs on {named(allocation.gpu_nodes)}"] if allocation.gpu_nodes else []
-        out.append(f"not NUMA-local: {', '.join([*parts, f'cores on {named(allocation.cpu_nodes)}'])}")
+        out.append(f"not NUMA-local: {', '.join([*parts, f'CPUs on {named(allocation.cpu_nodes)}'])}")
     return tuple(out)
 
 

@@ -12,7 +12,7 @@ class Score(NamedTuple):
 
     ``off_limits`` is 1 for work without cards on a host that has some; ``spread`` counts domains beyond the first;
     ``tags`` weighs the tags that the request does not need, ``rank`` the scarcity of the model it would take;
-    ``stranded`` counts cards that lose their share of the cores.
+    ``stranded`` counts cards that lose their share of the CPUs.
     """
 
     off_limits: int
@@ -26,7 +26,7 @@ class Score(NamedTuple):
 
 
 def score(free: Free, kind: HostKind, want: Want, spread: int, cards: tuple[tuple[int, Piece, int], ...]) -> Score:
-    """Best fit that keeps scarce hosts, whole hosts and the cores beside free cards for those who need them."""
+    """Best fit that keeps scarce hosts, whole hosts and the CPUs beside free cards for those who need them."""
     idle = sum(node.idle for node in free.nodes)
     left = sum(node.card_count for node in free.nodes)
     taken = sum(count for _, piece, count in cards if not isinstance(piece, str))
@@ -44,7 +44,7 @@ def score(free: Free, kind: HostKind, want: Want, spread: int, cards: tuple[tupl
 
 
 def _stranded(kind: HostKind, cards: int, cpus: int) -> int:
-    """Free cards beyond those that the idle cores could serve at the host's own ratio."""
+    """Free cards beyond those that the idle CPUs could serve at the host's own ratio."""
     if not kind.cards:
         return 0
     return max(0, cards - -(-cpus * kind.cards // max(1, sum(kind.cpus))))
@@ -64,4 +64,4 @@ def words(value: Score, want: Want) -> str:
         if want.pieces or value.off_limits
         else "leaves "
     )
-    return ", ".join([f"{left}{value.cpus} cores free", *parts])
+    return ", ".join([f"{left}{value.cpus} {'CPU' if value.cpus == 1 else 'CPUs'} free", *parts])

@@ -4,6 +4,7 @@ A secret never shows: its reference is taken for a value of its own and printed 
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ SENSITIVE = "(sensitive)"
 UNSET = "(unset)"
 _MARK = "\0secret\0"
 _BYTES = ("resources.memory", "resources.shm")
+_CONTENT = re.compile(r"configs\[[0-9]+\]\.content")
 
 
 def expand(changes: Iterable[Change]) -> tuple[Change, ...]:
@@ -24,6 +26,8 @@ def expand(changes: Iterable[Change]) -> tuple[Change, ...]:
 
 def change_text(change: Change) -> str:
     """``image: "a:1" → "a:2"``, for a change that was expanded."""
+    if _CONTENT.fullmatch(change.field) and change.old is not None and change.new is not None:
+        return f"{change.field}: changed"
     return f"{change.field}: {_shown(change, change.old)} → {_shown(change, change.new)}"
 
 
@@ -34,7 +38,15 @@ def _shown(change: Change, value: Any) -> str:
         return SENSITIVE
     if change.field in _BYTES and isinstance(value, int):
         return format_memory(value)
+    value = _without_content(value) if change.field.startswith("configs") else value
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _without_content(value: Any) -> Any:
+    """Files by their paths and modes: a hash tells people nothing."""
+    if isinstance(value, list):
+        return [_without_content(one) for one in value]
+    return {key: part for key, part in value.items() if key != "content"} if isinstance(value, dict) else value
 
 
 def _expand(change: Change) -> Iterator[Change]:

@@ -130,11 +130,9 @@ def allocation_json(allocation: Allocation, *, full: bool = False) -> dict[str, 
         "memoryNodes": list(allocation.memory_nodes),
         "cpus": format_cpus(allocation.cpus),
         "memory": allocation.memory,
+        "ports": [{"container": port, "protocol": protocol, "host": host} for port, protocol, host in allocation.ports],
     }
-    if not full:
-        return document
-    ports = [{"container": port, "protocol": protocol, "host": host} for port, protocol, host in allocation.ports]
-    return document | {"exclusive": allocation.exclusive, "ports": ports}
+    return document | {"exclusive": allocation.exclusive} if full else document
 
 
 def _existing(old: Existing) -> dict[str, Any]:

@@ -6,10 +6,11 @@ from reconciler.model.plan import Action, Placed, Plan
 from reconciler.model.snapshot import Snapshot
 from reconciler.model.workload import Allocation, InstanceId
 from reconciler.planner.explain import Explanation
+from reconciler.planner.gates import removed_words
 from reconciler.report.document import allocation_json
 from reconciler.report.lines import Page, Part, Span, Style
-from reconciler.report.names import Cards, cores_name, memory_name, since_name
-from reconciler.report.text import steps_text, symbol_of
+from reconciler.report.names import Cards, count_name, cpus_name, memory_name, since_name
+from reconciler.report.text import steps_text, symbol_of, waiting_text
 
 FEW = 6
 
@@ -21,8 +22,10 @@ def explain_text(
     page = Page(width)
     cards = Cards(snapshot)
     page.add(Span(str(found.instance), Style.BOLD))
+    codes = {one.id: one.exit_code for view in snapshot.hosts for one in view.containers}
     for placed in _placed(plan, found.instance):
-        page.field("runs", _where(placed), indent=2)
+        label, where = _where(placed, codes.get(placed.container))
+        page.field(label, where, indent=2)
         _given(page, placed.allocation, cards)
     for action in _actions(plan, found.instance):
         page.field("plan", f"{symbol_of(action)[1]} on {action.host}: {action.reason} ({steps_text(action)})", indent=2)
@@ -30,23 +33,33 @@ def explain_text(
             _given(page, action.allocation, cards)
     for waiting in plan.waiting:
         if waiting.instance == found.instance:
-            page.field("waits", Span(waiting.reason, Style.WARN), indent=2)
-    page.blank()
-    _choice(page, found, wide=wide)
+            page.field("waits", Span(waiting_text(waiting), Style.WARN), indent=2)
+    if found.note:
+        page.field("note", found.note, indent=2)
+    else:
+        page.blank()
+        _choice(page, found, wide=wide)
     return page.text(color=color)
 
 
-def _where(placed: Placed) -> str:
+def _where(placed: Placed, code: int | None) -> tuple[str, str]:
+    """Its label and where it is: how long it has run, how it ended, or that it never started."""
     since = since_name(placed.since)
     owner = f"owner {placed.owner}" if placed.owner else "no owner"
-    return f"on {placed.host}, {placed.state}{f' since {since}' if since else ''}, {owner}"
+    match placed.state:
+        case "exited" | "dead":
+            how = "exited" if code is None else f"exited with code {code}"
+            return "ran", f"on {placed.host}, {how}{f', ended {since}' if since else ''}, {owner}"
+        case "created":
+            return "is", f"on {placed.host}, created, not started, {owner}"
+    return "runs", f"on {placed.host}, {placed.state}{f' since {since}' if since else ''}, {owner}"
 
 
 def _given(page: Page, allocation: Allocation, cards: Cards) -> None:
     rows = (
         ("cards", cards.whole(allocation.gpus)),
         ("slices", cards.slices(allocation.mig)),
-        ("cores", cores_name(allocation)),
+        ("cpus", cpus_name(allocation)),
         ("memory", memory_name(allocation)),
     )
     for label, value in rows:
@@ -56,11 +69,11 @@ def _given(page: Page, allocation: Allocation, cards: Cards) -> None:
 
 def _choice(page: Page, found: Explanation, *, wide: bool) -> None:
     """From all hosts to one: what each filter removed, what the rest offered, and the choice."""
-    page.add(f"{found.hosts} host{'s' * (found.hosts != 1)} looked at")
+    page.add(f"{count_name(found.hosts, 'host')} looked at")
     for name, hosts in found.removed:
         shown = hosts if wide else hosts[:FEW]
         more = f" and {len(hosts) - len(shown)} more" if len(shown) < len(hosts) else ""
-        page.field("removed", f"{len(hosts)} by {name}: {', '.join(shown)}{more}", indent=2)
+        page.field("removed", f"{removed_words(name, len(hosts))}: {', '.join(shown)}{more}", indent=2)
     if found.offers:
         best = f", the best {len(found.offers)}" if found.fitting > len(found.offers) else ""
         page.field("fit", f"{found.fitting}{best}:", indent=2)
@@ -71,7 +84,7 @@ def _choice(page: Page, found: Explanation, *, wide: bool) -> None:
     if found.pending:
         page.field("pending", Span(found.pending.reason, Style.WARN), indent=2)
         if found.pending.nearest:
-            page.field("nearest", f"{found.pending.nearest.host} lacks {found.pending.nearest.lacks}", indent=2)
+            page.field("nearest", found.pending.nearest.words, indent=2)
     for warning in found.warnings:
         page.field("warning", Span(warning, Style.WARN), indent=2)
 
@@ -101,6 +114,7 @@ def explain_json(found: Explanation, plan: Plan) -> dict[str, Any]:
         if pending
         else None,
         "warnings": list(found.warnings),
+        "note": found.note or None,
     }
 
 

@@ -3,7 +3,7 @@
 from reconciler.model.host import Gpu, HostFacts
 from reconciler.model.resources import format_cpus, format_memory
 from reconciler.report.lines import Page, Part, Span, Style
-from reconciler.report.names import card_label, model_name
+from reconciler.report.names import card_label, count_name, model_name
 
 
 def facts_text(facts: HostFacts, *, width: int | None, color: bool) -> str:
@@ -42,10 +42,10 @@ def _totals(facts: HostFacts) -> str:
     smt = len(facts.smt[0]) if facts.smt else 1
     threads = f", {smt} to a core" if smt > 1 else ""
     parts = [
-        f"{len(facts.cpus)} CPUs{threads}",
+        f"{count_name(len(facts.cpus), 'CPU')}{threads}",
         f"{format_memory(facts.memory)} memory",
-        f"{nodes} NUMA node{'s' * (nodes != 1)}",
-        f"{len(facts.gpus)} card{'s' * (len(facts.gpus) != 1)}",
+        count_name(nodes, "NUMA node"),
+        count_name(len(facts.gpus), "card"),
         driver_name(facts),
     ]
     return ", ".join(parts)

@@ -8,14 +8,14 @@ from reconciler.model.resources import format_cpus, format_memory
 from reconciler.model.snapshot import Container, HostView, Reach, Snapshot
 from reconciler.report.facts import driver_name
 from reconciler.report.lines import Page, Part, Span, Style
-from reconciler.report.names import card_label, clock_name, model_name, numa_name
+from reconciler.report.names import card_label, clock_name, count_name, model_name, numa_name
 from reconciler.report.survey import Amount, Card, Survey, owned_cpus, survey
 
 HEAD = ("numa", "card", "model", "memory", "held by", "since (utc)")
 
 
 def hosts_text(snapshot: Snapshot, *, width: int | None, color: bool, wide: bool) -> str:
-    """A block per host; ``wide`` adds UUIDs and the containers that hold cores or memory."""
+    """A block per host; ``wide`` adds UUIDs and the containers that hold CPUs or memory."""
     page = Page(width)
     for view in snapshot.hosts:
         page.blank()
@@ -74,14 +74,14 @@ def _cards_name(seen: Survey) -> str:
         return "no cards"
     slices = [held for card in seen.cards for _, held in card.slices]
     free = sum(all(by.kind == "process" for by in held) for held in slices)
-    return f"{seen.free_cards} of {len(seen.cards)} cards free" + (
-        f", {free} of {len(slices)} slices" if slices else ""
+    return f"{seen.free_cards} of {count_name(len(seen.cards), 'card')} free" + (
+        f", {free} of {count_name(len(slices), 'slice')}" if slices else ""
     )
 
 
 def _cpus_name(cpus: Amount) -> str:
     kept = f" ({cpus.reserved} reserved)" if cpus.reserved else ""
-    return f"{cpus.free} of {cpus.total} CPUs free{kept}"
+    return f"{cpus.free} of {count_name(cpus.total, 'CPU')} free{kept}"
 
 
 # -- the table of cards
@@ -133,7 +133,7 @@ def _named(by: Holder) -> tuple[Part, str]:
 
 
 def _containers(page: Page, containers: tuple[Container, ...]) -> None:
-    """What else is held: cores, memory, ports."""
+    """What else is held: CPUs, memory, ports."""
     rows: list[list[Part]] = []
     for one in sorted(containers, key=lambda box: box.name):
         cpus = format_cpus(owned_cpus(one))
@@ -142,7 +142,7 @@ def _containers(page: Page, containers: tuple[Container, ...]) -> None:
         if one.holds and (cpus or memory or ports):
             rows.append([str(one.ours.instance) if one.ours else one.name, cpus, memory, ports])
     if rows:
-        head: list[Part] = [Span(name, Style.DIM) for name in ("CONTAINER", "CORES", "MEMORY", "PORTS")]
+        head: list[Part] = [Span(name, Style.DIM) for name in ("CONTAINER", "CPUS", "MEMORY", "PORTS")]
         page.table([head, *rows], indent=2)
 
 

@@ -1,4 +1,4 @@
-"""Cards, cores, memory and times as people name them."""
+"""Cards, CPUs, memory, times and counts as people name them."""
 
 from collections.abc import Iterable
 
@@ -64,7 +64,7 @@ def nodes_name(nodes: Iterable[int]) -> str:
     return f"NUMA {text}" if text else ""
 
 
-def cores_name(allocation: Allocation) -> str:
+def cpus_name(allocation: Allocation) -> str:
     """``2-9 (NUMA 0)``, ``0-63 shared``; empty when it has no cpuset."""
     if not allocation.cpus:
         return ""
@@ -102,6 +102,11 @@ def since_name(stamp: str) -> str:
 def clock_name(stamp: str) -> str:
     """The same without its zone, for a column whose head names it."""
     return since_name(stamp).removesuffix(" UTC")
+
+
+def count_name(count: int, noun: str) -> str:
+    """``1 card``, ``2 cards``."""
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def model_name(model: str) -> str:

@@ -38,7 +38,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One NUMA node and what is free there; ``cpus`` counts cores that belong to somebody alone as given."""
+    """One NUMA node and what is free there; ``cpus`` counts those that belong to somebody alone as given."""
 
     id: int
     socket: int | None

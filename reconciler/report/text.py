@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from reconciler.model.plan import Action, ActionKind, Drift, Order, Pending, Plan
+from reconciler.model.plan import Action, ActionKind, Change, Drift, Order, Pending, Placed, Plan, Waiting
 from reconciler.model.snapshot import Snapshot
 from reconciler.model.workload import Allocation
+from reconciler.planner.gates import removed_words
 from reconciler.report.changes import change_text, expand
 from reconciler.report.lines import Page, Part, Span, Style
-from reconciler.report.names import Cards, cores_name, memory_name, ports_name, short, since_name
+from reconciler.report.names import Cards, cpus_name, memory_name, ports_name, short, since_name
 
 Symbol = tuple[str, str, Style]
 SYMBOLS: dict[ActionKind, Symbol] = {
@@ -25,23 +26,28 @@ REPLACEMENTS: dict[Order | None, Symbol] = {
 PENDING: Symbol = ("!", "pending", Style.WARN)
 INDENT, BODY = 2, 6
 GONE = frozenset({"exited", "dead", "created"})
+CHANGED = ("changed: ", "changed in place: ")
+AGAIN = "it is tried again after a back-off, or at once by `reconcile`"
 
 
-def plan_text(plan: Plan, snapshot: Snapshot, *, width: int | None, color: bool, wide: bool) -> str:
+def plan_text(plan: Plan, snapshot: Snapshot, *, width: int | None, color: bool, wide: bool, chosen: str = "") -> str:
     """The plan, ending in its summary line, or in ``No changes.`` where nothing is to be done.
 
-    ``width`` None wraps nothing; ``wide`` adds UUIDs. No time and no random order.
+    ``width`` None wraps nothing; ``wide`` adds UUIDs; ``chosen`` names the options that leave out a part. No time and
+    no random order.
     """
     page = Page(width)
     cards = Cards(snapshot)
     page.add(Span(f"Plan for {title(plan)}", Style.BOLD))
+    if chosen:
+        page.add(chosen_words(chosen))
     _legend(page, plan)
     for action in plan.actions:
         page.blank()
         action_lines(page, action, cards, wide=wide)
     for pending in plan.pending:
         page.blank()
-        pending_lines(page, pending)
+        pending_lines(page, pending, running(plan, pending))
     _notes(page, plan)
     page.blank()
     page.add(Span(summary_line(plan), Style.BOLD))
@@ -53,6 +59,11 @@ def title(plan: Plan) -> str:
     commit = short(plan.commit) if plan.commit else "no commit"
     source = f" ({plan.source})" if plan.source else ""
     return f"{plan.cluster or 'no cluster'} at {commit}{source}"
+
+
+def chosen_words(options: str) -> str:
+    """What ``--host`` and ``--only`` mean for a plan."""
+    return f"{options}: only what these select is shown and applied; everything is planned"
 
 
 def summary(plan: Plan) -> dict[str, int]:
@@ -104,17 +115,29 @@ def action_lines(page: Page, action: Action, cards: Cards, *, wide: bool) -> Non
     page.add(
         Span(symbol.rjust(3), style), " ", Span(str(action.instance), Style.BOLD), *place, indent=INDENT - 1, hang=BODY
     )
-    page.add(action.reason, indent=BODY)
-    for change in expand(action.changes):
+    changes = expand(action.changes)
+    reason = _reason(action.reason, changes)
+    if reason:
+        page.add(reason, indent=BODY)
+    for change in changes:
         page.add(change_text(change), indent=BODY)
     if action.old and action.kind is not ActionKind.START:
         page.field("runs" if action.old.state not in GONE else "was", existing_text(action), indent=BODY)
+    if action.kind is ActionKind.START and action.workload:
+        page.field("image", action.workload.container.image, indent=BODY)
     _given(page, action, cards, wide=wide)
     if action.why:
         page.field("chosen", action.why, indent=BODY)
     page.field("steps", steps_text(action), indent=BODY)
     for warning in action.warnings:
         page.field("warning", Span(warning, Style.WARN), indent=BODY)
+
+
+def _reason(reason: str, changes: tuple[Change, ...]) -> str:
+    """The reason, without what one line of change below it says itself."""
+    if len(changes) != 1 or not reason.startswith(CHANGED):
+        return reason
+    return reason.partition("; ")[2]
 
 
 def existing_text(action: Action) -> str:
@@ -155,7 +178,7 @@ def _given(page: Page, action: Action, cards: Cards, *, wide: bool) -> None:
         _row(page, label, name(after), name(before) if before and (before != after or moved) else "")
         if wide and after:
             page.field("", ", ".join(one if isinstance(one, str) else one.uuid for one in after), indent=BODY)
-    for label, name_of in (("cores", cores_name), ("memory", memory_name), ("ports", ports_name)):
+    for label, name_of in (("cpus", cpus_name), ("memory", memory_name), ("ports", ports_name)):
         _row(page, label, name_of(new), name_of(old) if old and name_of(old) != name_of(new) else "")
 
 
@@ -180,17 +203,30 @@ def steps_text(action: Action) -> str:
 # -- what is not done
 
 
-def pending_lines(page: Page, pending: Pending) -> None:
-    """One pending instance: why, which filter removed how many hosts, which host came closest."""
+def running(plan: Plan, pending: Pending) -> Placed | None:
+    """Where a pending instance goes on meanwhile: what cannot move stays where it is."""
+    up = (one for one in plan.kept if one.instance == pending.instance and one.state not in GONE)
+    return next(up, None)
+
+
+def pending_lines(page: Page, pending: Pending, placed: Placed | None = None) -> None:
+    """One pending instance: why, where it goes on, what removed how many hosts, which host came closest."""
     symbol, _, style = PENDING
     page.add(Span(symbol.rjust(3), style), " ", Span(str(pending.instance), Style.BOLD), indent=INDENT - 1, hang=BODY)
     page.add(pending.reason, indent=BODY)
+    if placed:
+        page.field("still", f"running on {placed.host}", indent=BODY)
     if pending.gang:
         page.field("gang", pending.gang, indent=BODY)
     if pending.removed:
-        page.field("removed", ", ".join(f"{count} by {name}" for name, count in pending.removed), indent=BODY)
+        page.field("removed", ", ".join(removed_words(name, count) for name, count in pending.removed), indent=BODY)
     if pending.nearest:
-        page.field("nearest", f"{pending.nearest.host} lacks {pending.nearest.lacks}", indent=BODY)
+        page.field("nearest", pending.nearest.words, indent=BODY)
+
+
+def waiting_text(waiting: Waiting) -> str:
+    """Why it waits, and that what failed is tried again; no time, which would differ from run to run."""
+    return f"{waiting.reason}; {AGAIN}" if waiting.failed and waiting.until is not None else waiting.reason
 
 
 def subject_of(drift: Drift) -> str:
@@ -202,8 +238,9 @@ def _notes(page: Page, plan: Plan) -> None:
     if plan.guard:
         page.blank()
         page.add(Span(plan.guard, Style.WARN), indent=INDENT)
-    _section(page, "Waiting", ((str(one.instance or ""), one.reason) for one in plan.waiting))
-    _section(page, "Drift", ((subject_of(one), one.message) for one in plan.drift))
+    _section(page, "Waiting", ((str(one.instance or ""), waiting_text(one)) for one in plan.waiting))
+    _section(page, "Failed", ((subject_of(one), one.message) for one in plan.drift if one.failed))
+    _section(page, "Drift", ((subject_of(one), one.message) for one in plan.drift if not one.failed))
     _section(page, "Warnings", (("", warning) for warning in plan.warnings))
 
 

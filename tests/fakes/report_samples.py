@@ -250,7 +250,11 @@ PLAN = Plan(
     "sha256:00ff",
     (UPDATE, ADOPT, STOP, REMOVE, REPLACE, MOVE, START),
     PENDING,
-    (Drift(instance("app/small/0"), "gpu-01", "MATCH_TAG a100 no longer holds"), Drift(None, "gpu-02", "not pruned")),
+    (
+        Drift(instance("app/small/0"), "gpu-01", "MATCH_TAG a100 no longer holds"),
+        Drift(None, "gpu-02", "not pruned"),
+        Drift(instance("task/nightly/7/0/0"), "gpu-01", "exited with code 3", failed=True),
+    ),
     (
         Waiting(instance("app/flaky/0"), "failed 3 times: exited with code 3", 1e9, failed=True),
         Waiting(None, "held", None),

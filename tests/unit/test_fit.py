@@ -207,7 +207,7 @@ def test_the_nearest_node_by_distance_helps_out() -> None:
     found = answer(view_of(numa, [0, 0, 0, 1, 2]), gpus=4, cpus=4)
     assert isinstance(found, Placement)
     assert found.allocation.gpu_nodes == (0, 2)
-    assert found.warnings == ("not NUMA-local: GPUs on nodes 0 and 2, cores on nodes 0 and 2",)
+    assert found.warnings == ("not NUMA-local: GPUs on nodes 0 and 2, CPUs on nodes 0 and 2",)
     assert [sum(cpu // 4 == node for cpu in found.allocation.cpus) for node in (0, 2)] == [3, 1], "in proportion"
 
 
@@ -303,7 +303,7 @@ def test_foreign_cpusets_memory_and_reserved_parts_are_off() -> None:
     assert isinstance(found, Pending)
     assert found.removed == (("cpus", 1),)
     assert found.nearest
-    assert found.nearest.lacks == "1 more free core, 1Gi more free memory"
+    assert found.nearest.lacks == "1 more free CPU, 1Gi more free memory"
 
 
 def test_our_own_containers_explain_a_used_card() -> None:
@@ -496,7 +496,7 @@ def test_shared_work_is_promised_no_more_than_there_is() -> None:
     last = fleet.place(Ask(ident("app/x/9"), app("x", cpus=0.5)), "9")
     assert isinstance(last, Pending)
     assert last.nearest
-    assert last.nearest.lacks == "0.5 more free cores"
+    assert last.nearest.lacks == "0.5 more free CPUs"
 
 
 @pytest.mark.parametrize(

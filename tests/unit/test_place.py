@@ -11,7 +11,7 @@ from reconciler.model.host import HostState
 from reconciler.model.placement import AnyHost, Composite, MatchTag, MaxPerHost, Numa, Policy
 from reconciler.model.plan import Nearest, Pending
 from reconciler.model.resources import AllGpus, GpuRequest, MigSlices, Request, WholeGpus
-from reconciler.model.snapshot import Container, Holding, HostView, Ours
+from reconciler.model.snapshot import Container, Holding, HostView, Ours, Reach
 from reconciler.model.workload import Allocation, ContainerSpec, Port, Workload
 from reconciler.planner.place import Ask, Fleet, Placement, batch_order
 from tests.fakes.world import GIB, app, host, ident
@@ -113,13 +113,13 @@ def test_choice_between_hosts(views: Sequence[HostView], work: dict[str, Any], e
 @pytest.mark.parametrize(
     ("one", "expect"),
     [
-        (ask(gpus=1), "best of 2 hosts that fit: leaves 3 GPUs and 15 cores free"),
-        (ask(gpus=1, prefer="b"), "kept on its host: leaves 3 GPUs and 15 cores free"),
-        (ask(gpus=1, only="b"), "the host it must be on: leaves 3 GPUs and 15 cores free"),
-        (ask(cpus=2), "the only host that fits: leaves 6 cores free"),
+        (ask(gpus=1), "best of 2 hosts that fit: leaves 3 GPUs and 15 CPUs free"),
+        (ask(gpus=1, prefer="b"), "kept on its host: leaves 3 GPUs and 15 CPUs free"),
+        (ask(gpus=1, only="b"), "the host it must be on: leaves 3 GPUs and 15 CPUs free"),
+        (ask(cpus=2), "the only host that fits: leaves 6 CPUs free"),
         (
             ask(gpus=1, prefer="b", near=Allocation(gpus=("GPU-b-2",), cpus=(3,), cpu_nodes=(0,))),
-            "kept where it is: leaves 3 GPUs and 15 cores free",
+            "kept where it is: leaves 3 GPUs and 15 CPUs free",
         ),
     ],
 )
@@ -362,21 +362,21 @@ def test_no_port_left() -> None:
         (
             [host("a", [(5, 2, 0)])],
             {"cpus": 6},
-            "no host has 6 cores free: the largest host has 5, the largest NUMA node 5",
+            "no host has 6 CPUs free: the largest host has 5, the largest NUMA node 5",
             (("cpus", 1),),
-            Nearest("a", "1 more free core"),
+            Nearest("a", "1 more free CPU"),
         ),
         (
             [host("a", [(5, 2, 0), (5, 2, 0)])],
             {"cpus": 6, "numa": Numa.REQUIRE},
-            "6 cores are asked of one NUMA node, and the largest has 5",
+            "6 CPUs are asked of one NUMA node, and the largest has 5",
             (("numa", 1),),
-            Nearest("a", "a NUMA node with 6 cores, 1Gi free at once, and numa is required"),
+            Nearest("a", "a NUMA node with 6 CPUs, 1Gi free at once, and numa is required"),
         ),
         (
             [host("a", [(16, 128, 3), (16, 128, 5)])],
             {"gpus": 8, "numa": Numa.REQUIRE},
-            "no NUMA node has 8 GPUs, 1 core and 1Gi free at once",
+            "no NUMA node has 8 GPUs, 1 CPU and 1Gi free at once",
             (("numa", 1),),
             Nearest("a", "8 GPUs on one node: 3 + 5 free over two nodes, and numa is required"),
         ),
@@ -400,7 +400,7 @@ def test_no_port_left() -> None:
             {},
             "no host passes NO_TAG",
             (("NO_TAG", 1),),
-            Nearest("a", "freedom from tags (it has x, y)"),
+            Nearest("a", "it is kept for work that names its tags (x, y)"),
         ),
         (
             [host("a")],
@@ -412,9 +412,49 @@ def test_no_port_left() -> None:
         (
             [host("a", state=HostState.CORDONED)],
             {},
-            "no host passes cordoned",
+            "the only host that may take it is cordoned",
             (("cordoned", 1),),
-            Nearest("a", "state: active (it is cordoned)"),
+            Nearest("a", "it is cordoned"),
+        ),
+        (
+            [host("a", tags=("t",), state=HostState.DRAINED), host("b")],
+            {"policy": MatchTag("t")},
+            "the only host that may take it is drained",
+            (("drained", 1), ("MATCH_TAG t", 1)),
+            Nearest("a", "it is drained"),
+        ),
+        (
+            [host("a", state=HostState.DRAINED), host("b", state=HostState.DRAINED)],
+            {},
+            "the 2 hosts that may take it are drained",
+            (("drained", 2),),
+            Nearest("a", "it is drained"),
+        ),
+        (
+            [
+                replace(host("a"), reach=Reach.UNREACHABLE),
+                replace(host("b"), facts=None),
+                replace(host("c"), facts=None),
+                host("d", tags=("t",)),
+            ],
+            {},
+            "of the 3 hosts that may take it, 1 is unreachable, 2 have no facts yet",
+            (("unreachable", 1), ("no facts yet", 2), ("NO_TAG", 1)),
+            Nearest("b", "it has no facts yet"),
+        ),
+        (
+            [replace(host("a"), reach=Reach.STALE)],
+            {"gpus": 1},
+            "the only host that may take it has stale facts",
+            (("stale facts", 1),),
+            Nearest("a", "it has stale facts"),
+        ),
+        (
+            [host("a", state=HostState.DRAINED), host("b")],
+            {"only": "a"},
+            "a is drained",
+            (("drained", 1),),
+            Nearest("a", "it is drained"),
         ),
         ([host("a")], {"only": "b"}, "there is no host b", (), None),
         (
@@ -446,6 +486,68 @@ def test_why_not(
     assert sum(count for _, count in found.removed) == (1 if nearest and "only" in work else len(views) * bool(removed))
 
 
+@pytest.mark.parametrize(
+    ("shared", "exclusive", "numa", "reason", "lacks"),
+    [
+        (
+            0.5,
+            5,
+            Numa.PREFER,
+            "no host has 5 CPUs free: the last one stays for shared work",
+            "1 more free CPU (1 stays for shared work)",
+        ),
+        (
+            1.5,
+            4,
+            Numa.PREFER,
+            "no host has 4 CPUs free: the last 2 stay for shared work",
+            "1 more free CPU (2 stay for shared work)",
+        ),
+        (
+            0.5,
+            6,
+            Numa.PREFER,
+            "no host has 6 CPUs free: the largest host has 5, the largest NUMA node 5",
+            "2 more free CPUs",
+        ),
+    ],
+)
+def test_cpus_that_stay_for_shared_work_are_told(
+    shared: float, exclusive: int, numa: Numa, reason: str, lacks: str
+) -> None:
+    """CPUs that are idle and are not given away are no riddle; those that are not there are another matter."""
+    fleet = fleet_of(host("a", [(5, 64, 0)]))
+    placed(fleet, ask("s", request=Request(int(shared * 1000), exclusive=False, memory=GIB)))
+    found = pending(fleet, ask(cpus=exclusive, numa=numa))
+    assert found.reason == reason
+    assert found.nearest == Nearest("a", lacks)
+
+
+def test_cpus_that_stay_for_shared_work_on_the_node_are_told() -> None:
+    """A host with room enough, of which no node has it."""
+    fleet = fleet_of(host("a", [(4, 64, 0), (3, 64, 0)]))
+    placed(fleet, ask("filler", cpus=3))
+    placed(fleet, ask("s", request=Request(500, exclusive=False, memory=GIB)))
+    fleet.vacate("app/filler/0")
+    found = pending(fleet, ask(cpus=4, numa=Numa.REQUIRE))
+    assert found.reason == "no NUMA node has 4 CPUs and 1Gi free at once: the last one stays for shared work"
+    lacks = "a NUMA node with 4 CPUs, 1Gi free at once (1 stays for shared work), and numa is required"
+    assert found.nearest == Nearest("a", lacks)
+
+
+@pytest.mark.parametrize(
+    ("nearest", "words", "sentence"),
+    [
+        (Nearest("a", "1 more free GPU"), "a lacks 1 more free GPU", "a lacks 1 more free GPU"),
+        (Nearest("a", "it is drained"), "a: it is drained", "a is drained"),
+        (Nearest("a", "it has no facts yet"), "a: it has no facts yet", "a has no facts yet"),
+    ],
+)
+def test_the_nearest_host_in_words(nearest: Nearest, words: str, sentence: str) -> None:
+    """A host lacks things, and is in a state."""
+    assert (nearest.words, nearest.sentence) == (words, sentence)
+
+
 def test_explain_lists_hosts_and_offers() -> None:
     """Every host is named once: removed by a filter, or among those that fit; nothing is committed."""
     views = [host("a", tags=("t",)), host("b", ONE), host("c", [(4, 8, 1)]), host("d", [(4, 8, 0)])]
@@ -455,9 +557,9 @@ def test_explain_lists_hosts_and_offers() -> None:
     assert (told.hosts, told.fitting) == (10, 7)
     assert [offer.host for offer in told.offers] == ["b", "e0", "e1", "e2", "e3"]
     assert told.offers[0].nodes == "node 0"
-    assert told.offers[0].score == "leaves 2 GPUs and 15 cores free"
+    assert told.offers[0].score == "leaves 2 GPUs and 15 CPUs free"
     assert (told.winner, told.pending) == ("b", None)
-    assert told.why == "best of 7 hosts that fit: leaves 2 GPUs and 15 cores free"
+    assert told.why == "best of 7 hosts that fit: leaves 2 GPUs and 15 CPUs free"
     assert fleet.explain(ask(gpus=2)) == told
     assert placed(fleet, ask(gpus=2)).host == "b"
 

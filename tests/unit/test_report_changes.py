@@ -90,8 +90,15 @@ OTHER = {"secret": "hf", "key": "other"}
             "configs",
             [{"container": "/a", "sha256": "x", "mode": 0o444}],
             [{"container": "/a", "sha256": "y", "mode": 0o400}],
-            ['configs[0].content: "x" → "y"', 'configs[0].mode: "0444" → "0400"'],
+            ["configs[0].content: changed", 'configs[0].mode: "0444" → "0400"'],
         ),
+        (
+            "configs",
+            [],
+            [{"container": "/a", "sha256": "98752ee"}],
+            ['configs[0]: (unset) → {"container": "/a"}'],
+        ),
+        ("configs", None, [{"container": "/a", "sha256": "98752ee"}], ['configs: (unset) → [{"container": "/a"}]']),
         (
             "volumes",
             [{"container": "/a", "host": "/b", "read_only": True}],

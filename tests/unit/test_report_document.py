@@ -39,6 +39,7 @@ DOCUMENTED: dict[str, Any] = {
                 "memoryNodes": [0],
                 "cpus": "2-9",
                 "memory": 68719476736,
+                "ports": [{"container": 8000, "protocol": "tcp", "host": 30000}],
             },
             "reason": "2 desired, 0 running",
             "changes": [],
@@ -76,7 +77,14 @@ EXAMPLE = Plan(
                 Step(kind, "gpu-01", "n") for kind in (StepKind.PULL, StepKind.CREATE, StepKind.START, StepKind.READY)
             ),
             allocation=Allocation(
-                ("GPU-5f1c", "GPU-77ab"), (), (0,), (0,), (0,), tuple(range(2, 10)), memory=68719476736
+                ("GPU-5f1c", "GPU-77ab"),
+                (),
+                (0,),
+                (0,),
+                (0,),
+                tuple(range(2, 10)),
+                memory=68719476736,
+                ports=((8000, "tcp", 30000),),
             ),
         ),
     ),
@@ -219,6 +227,9 @@ def test_status_as_json_says_how_each_instance_is() -> None:
     assert [one["action"] for one in document["changing"]][:2] == ["update", "adopt"]
     assert len(document["pending"]) == 2
     assert document["waiting"][0]["failed"] is True
+    assert document["unreachable"] == [{"host": "gpu-02", "reason": "no answer within 15 s"}]
+    suspended = status_json(sample.PLAN, sample.SNAPSHOT, lambda _host, _one: True, ["app/web"])["suspended"]
+    assert suspended == ["app/web"]
 
 
 FOUND = Explanation(
@@ -240,6 +251,33 @@ def test_an_explanation_reads_as_it_was_agreed(name: str, found: Explanation) ->
     """Where it runs, what the plan does, what removed hosts, what the rest offered."""
     text = explain_text(found, sample.PLAN, sample.SNAPSHOT, width=80, color=False, wide=False)
     check(f"{name}.txt", text)
+
+
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        ("running", "  runs    on gpu-01, running since 2026-11-30 10:00:01 UTC, owner chat-team"),
+        ("exited", "  ran     on gpu-01, exited with code 3, ended 2026-11-30 10:00:01 UTC, owner chat-team"),
+        ("dead", "  ran     on gpu-01, exited with code 3, ended 2026-11-30 10:00:01 UTC, owner chat-team"),
+        ("created", "  is      on gpu-01, created, not started, owner chat-team"),
+    ],
+)
+def test_an_explanation_tells_a_run_that_ended_from_one_that_goes_on(state: str, line: str) -> None:
+    """Since when it runs, how and when it ended, or that it never started."""
+    since = "0001-01-01T00:00:00Z" if state == "created" else sample.SINCE
+    plan = replace(sample.EMPTY, kept=(replace(sample.KEPT[0], state=state, since=since),))
+    (view, *_) = sample.SNAPSHOT.hosts
+    ended = replace(view, containers=tuple(replace(one, exit_code=3) for one in view.containers))
+    text = explain_text(FOUND, plan, replace(sample.SNAPSHOT, hosts=(ended,)), width=None, color=False, wide=False)
+    assert line in text.splitlines()
+
+
+def test_a_note_stands_where_no_host_was_looked_for() -> None:
+    """What is stopped on purpose is not placed, not even to see where it would go."""
+    found = Explanation(sample.instance("app/off/0"), 0, (), (), 0, note="suspended: stopped on purpose")
+    text = explain_text(found, sample.PLAN, sample.SNAPSHOT, width=None, color=False, wide=False)
+    assert text == "app/off/0\n  note    suspended: stopped on purpose\n"
+    assert explain_json(found, sample.PLAN)["note"] == "suspended: stopped on purpose"
 
 
 def test_an_explanation_as_json_names_the_hosts() -> None:
