@@ -1,11 +1,11 @@
 """``reconcile daemon``: keep reconciling until told to stop."""
 
 import json
-import sys
 import threading
 import time
 from datetime import UTC, datetime
 
+from reconciler.cli.output import complain
 from reconciler.cli.wiring import Wiring
 from reconciler.config import Settings
 from reconciler.daemon import Daemon, signals
@@ -90,7 +90,7 @@ def write(event: Event, *, as_json: bool) -> None:
         line = json.dumps({"time": at, **given}, ensure_ascii=False)
     else:
         line = " ".join([at, *(f"{name}={_quoted(value)}" for name, value in given.items())])
-    print(line, file=sys.stderr, flush=True)
+    complain(line)
 
 
 def _quoted(value: str) -> str:

@@ -1,11 +1,10 @@
 """``reconcile status`` and ``reconcile explain``: instances, as they stand and why."""
 
 from dataclasses import replace
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from reconciler.cli.output import print_json, print_text, screen, shown_source
-from reconciler.cli.selection import check_selection, chosen
+from reconciler.cli.selection import check_selection, chosen, hint_of, listed, meant_by
 from reconciler.cli.wiring import Wiring
 from reconciler.config import Settings, covers
 from reconciler.cycle import Pass
@@ -91,9 +90,8 @@ def _meant(seen: Pass, argument: str) -> list[InstanceId]:
         return below
     workload = _workload(seen, "/".join(argument.split("/")[:2]))
     if workload is None:
-        close = get_close_matches(argument, [*map(str, names), *(one.workload for one in names)], 1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        raise UsageError(f"git names no {'/'.join(argument.split('/')[:2])}{hint}")
+        meant = meant_by(argument, {name for one in names for name in (str(one), one.workload)})
+        raise UsageError(f"git names no {'/'.join(argument.split('/')[:2])}{meant}")
     raise UsageError(_none_such(workload, argument, [one for one in names if one.workload == workload.identity]))
 
 
@@ -109,9 +107,8 @@ def _none_such(workload: Workload, argument: str, there: list[InstanceId]) -> st
         most = workload.instances
         which = {0: "", 1: ": 0", 2: ": 0 and 1"}.get(most, f": 0 to {most - 1}")
         return f"{workload.identity} has {count_name(most, 'instance')}{which}"
-    if not there:
-        return f"{workload.identity} has no instances"
-    return f"{argument} is none of the instances of {workload.identity}: {', '.join(map(str, there))}"
+    hint = hint_of(argument, map(str, there)) or listed([str(one) for one in there])
+    return f"{workload.identity} has no instance {argument}{hint}"
 
 
 def instances_of(seen: Pass) -> list[InstanceId]:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 
 from reconciler.cli.options import RECONCILE, Command, parse, print_help
 from reconciler.cli.output import complain, drop, writing
@@ -21,6 +22,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | No
     """Run one command and give back its exit code; what went wrong is one line (or one per problem) on stderr."""
     arguments = sys.argv[1:] if arguments is None else arguments
     environ = os.environ if environ is None else environ
+    _open_streams()
     try:
         try:
             code = _run(list(arguments), environ)
@@ -57,6 +59,13 @@ def _run(arguments: list[str], environ: Mapping[str, str]) -> int:
             print_help()
         raise
     return result
+
+
+def _open_streams() -> None:
+    """Where a stream was closed before we began, what is said there goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for as long as we run
 
 
 def _flush() -> None:

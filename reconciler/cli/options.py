@@ -6,6 +6,7 @@ from dataclasses import Field, dataclass, fields
 from typing import Any, NoReturn, get_args
 
 from reconciler import __version__
+from reconciler.cli.output import complain
 from reconciler.config import Settings
 from reconciler.errors import UsageError
 
@@ -177,4 +178,4 @@ def _reader(item: "Field[Any]") -> Any:
 def print_help() -> None:
     """What a run without a repository gets: help and an empty line, on stderr."""
     parser().print_help(sys.stderr)
-    print(file=sys.stderr)
+    complain("")

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from reconciler.cli.output import complain, print_json
+from reconciler.cli.output import complain, print_json, print_text
 from reconciler.cli.wiring import Wiring
 from reconciler.config import Settings
 from reconciler.desired.advice import advice
@@ -36,7 +36,7 @@ def validate(settings: Settings) -> int:
     for warning in warnings:
         complain(f"warning: {warning}")
     parts = (_counted(len(desired.workloads), "workload"), _counted(len(desired.hosts), "host"))
-    print(safe(f"valid: {', '.join(parts)} ({_checked(wiring, desired)})"))
+    print_text(safe(f"valid: {', '.join(parts)} ({_checked(wiring, desired)})") + "\n")
     return DONE
 
 

@@ -1,6 +1,6 @@
 """``--host`` and ``--only``: that they mean something, and what of a plan they leave."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -9,6 +9,8 @@ from reconciler.config import Settings, covers
 from reconciler.cycle import Pass
 from reconciler.errors import UsageError
 from reconciler.report.status import pending_of, waiting_of
+
+FEW = 5
 
 
 def options_of(settings: Settings) -> str:
@@ -25,7 +27,7 @@ def check_selection(settings: Settings, seen: Pass) -> None:
     names = known(seen)
     for selector in settings.only:
         if not any(covers(selector, name) for name in names):
-            raise UsageError(f"--only {selector} matches nothing{_meant(selector, names)}")
+            raise UsageError(f"--only {selector} matches nothing{meant_by(selector, names)}")
 
 
 def check_hosts(settings: Settings, hosts: Iterable[str]) -> None:
@@ -33,7 +35,7 @@ def check_hosts(settings: Settings, hosts: Iterable[str]) -> None:
     hosts = sorted(hosts)
     for glob in settings.host:
         if not any(fnmatchcase(host, glob) for host in hosts):
-            raise UsageError(f"--host {glob} matches no host{hint_of(glob, hosts)}")
+            raise UsageError(f"--host {glob} matches no host{hint_of(glob, hosts) or listed(hosts)}")
 
 
 def known(seen: Pass) -> set[str]:
@@ -52,7 +54,7 @@ def hint_of(word: str, names: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _meant(selector: str, names: Iterable[str]) -> str:
+def meant_by(selector: str, names: Iterable[str]) -> str:
     """What a selector that matches nothing may have been: a name without its kind, or one that is like it."""
     names = sorted(names)
     bare = selector.strip("/")
@@ -60,15 +62,17 @@ def _meant(selector: str, names: Iterable[str]) -> str:
         same = [name for name in names if name.partition("/")[2] == bare]
         if same:
             return f"; did you mean {same[0]}?"
-    workload = "/".join(bare.split("/")[:2])
-    return hint_of(bare, names) or hint_of(workload, names) or _any(workload, names)
+    kind, *rest = bare.split("/")
+    close = hint_of(bare, names) or hint_of("/".join([kind, *rest[:1]]), names)
+    return close or listed([name for name in names if name.startswith(f"{kind}/") and name.count("/") == 1])
 
 
-def _any(workload: str, names: Iterable[str]) -> str:
-    """The only workload of that kind: its name is not like the word, and it is all there is."""
-    kind = workload.partition("/")[0]
-    same = [name for name in names if name.startswith(f"{kind}/") and name.count("/") == 1]
-    return f"; did you mean {same[0]}?" if len(same) == 1 else ""
+def listed(names: Sequence[str]) -> str:
+    """The workloads of that kind, where no name is like the word: all of them, or the first few."""
+    if len(names) == 1:
+        return f"; did you mean {names[0]}?"
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return f"; there are {', '.join(names[:FEW])}{more}" if names else ""
 
 
 def chosen(settings: Settings, seen: Pass) -> Pass:
@@ -80,5 +84,7 @@ def chosen(settings: Settings, seen: Pass) -> Pass:
     pending, waiting = pending_of(plan, settings.selects), waiting_of(plan, settings.selects)
     drift = tuple(one for one in plan.drift if one.instance is None or settings.selects(one.host, one.instance))
     kept = tuple(one for one in plan.kept if settings.selects(one.host, one.instance))
-    left = replace(plan, actions=actions, pending=pending, waiting=waiting, drift=drift, kept=kept)
+    busy = {one.instance for one in plan.actions} | {one.instance for one in plan.pending}
+    unchanged = sum(one.instance not in busy for one in kept)
+    left = replace(plan, actions=actions, pending=pending, waiting=waiting, drift=drift, kept=kept, unchanged=unchanged)
     return replace(seen, plan=left)

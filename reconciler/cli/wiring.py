@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from reconciler.actual.facts import facts_from_json
 from reconciler.actual.observe import Observer
 from reconciler.cli.output import complain
 from reconciler.config import Settings
-from reconciler.cycle import Cycle, Keeper, Pass
+from reconciler.cycle import Cycle, Keeper
 from reconciler.engine.open import open_reader, open_writer
 from reconciler.engine.protocols import Reader, Writer
 from reconciler.engine.simulated_rules import Machine
@@ -297,10 +297,6 @@ class Wiring:
     def selects(self, action: Action) -> bool:
         """Whether ``--host`` and ``--only`` let this run act on it."""
         return self.settings.selects(action.host, action.instance)
-
-    def selected(self, seen: Pass) -> Pass:
-        """The pass with the actions of its plan that this run would act on: everything is planned, some is applied."""
-        return replace(seen, plan=replace(seen.plan, actions=tuple(filter(self.selects, seen.plan.actions))))
 
     def secret_hashes(self, desired: Desired) -> Mapping[str, str]:
         """Keyed hashes of the secrets of each workload, by identity.

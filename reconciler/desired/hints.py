@@ -139,11 +139,9 @@ def meant(name: str, near: set[str], model: type[BaseModel], tops: set[str], pre
         return same[0]
     far = {key: paths[0] for key, paths in places(model, tops).items() if len(paths) == 1}
     if prefix:
-        if closest(name, near):
-            return closest(name, near)
-        inner = {key: path for key, path in far.items() if path.startswith(prefix)}
-        outer = {key: f"{path} of the document" for key, path in far.items() if path in tops}
-        return (inner | outer).get(name, "")
+        if far.get(name, "").startswith(prefix):
+            return far[name]
+        return closest(name, near) or (f"{name} of the document" if name in tops else "")
     found = [far[word] for word in words if word in far]
     return found[0] if found else closest(name, near) or far.get(closest(name, far, 0.8), "")
 

@@ -332,7 +332,8 @@ class Check(Strict):
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [
-                {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ("exec", "http", "tcp")
+                {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+                for name in ("exec", "http", "tcp")
             ]
         }
     )

@@ -49,9 +49,7 @@ NetworkName = Annotated[
 
 Ipc = Annotated[
     str,
-    matching(
-        r"|none|private|shareable|host|container:.+", "must be none, private, shareable, host or container:NAME"
-    ),
+    matching(r"|none|private|shareable|host|container:.+", "must be none, private, shareable, host or container:NAME"),
 ]
 Pid = Annotated[str, matching(r"|host|container:.+", "must be host or container:NAME")]
 HostName = Annotated[

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from types import UnionType
-from typing import Annotated, Any, ForwardRef, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag
 
@@ -90,8 +90,8 @@ def _inside(kind: Any, part: str | int) -> Iterator[Form]:
 def _resolved(kind: Any, model: type[BaseModel]) -> Any:
     """A list of what is named before it is defined, as the policies of a policy are."""
     inner = get_args(kind)[0] if get_origin(kind) is list else None
-    if isinstance(inner, ForwardRef):
-        return list[vars(sys.modules[model.__module__])[inner.__forward_arg__]]  # type: ignore[misc] # known only now
+    if isinstance(inner, str):
+        return list[vars(sys.modules[model.__module__])[inner]]  # type: ignore[misc] # known only now
     return kind
 
 

@@ -42,7 +42,7 @@ def clash(claim: Claim, other: Container, *, rationed: bool = True) -> str:
         return f"{min(shared)} is held by {other.name}"
     cores = claim.cores & claim_of(other).cores
     if cores:
-        return f"core {min(cores)} is held by {other.name}"
+        return f"CPU {min(cores)} is held by {other.name}"
     taken = claim_of(other).ports
     for address, port, protocol in sorted(claim.ports):
         for at, number, how in taken:

@@ -101,11 +101,11 @@ class Actions:
             self.outgrown[case.instance] = "a quota cannot be taken away in place"
             return None
         if request.exclusive and one.container.limits.nano_cpus:
-            self.outgrown[case.instance] = "cores of its own: the Engine cannot lift its quota in place"
+            self.outgrown[case.instance] = "CPUs of its own: the Engine cannot lift its quota in place"
             return None
         sized = self.fleet.resize(one.container.id, workload, live)
         if sized is None:
-            self.outgrown[case.instance] = f"its new cores or memory do not fit on {one.host} in place"
+            self.outgrown[case.instance] = f"its new CPUs or memory do not fit on {one.host} in place"
         return sized
 
     def _go_on(self, case: Case, one: Found, todo: list[Step]) -> None:

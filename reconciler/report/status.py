@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.model.plan import Pending, Placed, Plan, Waiting
 from reconciler.model.snapshot import Container, HostView, Reach, Snapshot
-from reconciler.model.workload import InstanceId
+from reconciler.model.workload import InstanceId, Kind
 from reconciler.report.document import allocation_json
 from reconciler.report.lines import Page, Part, Span, Style
 from reconciler.report.names import Cards, clock_name, cpus_name, short
@@ -126,7 +126,9 @@ def waiting_of(plan: Plan, select: Select) -> tuple[Waiting, ...]:
 
 
 def _host_of(plan: Plan, instance: InstanceId) -> str:
-    return next((one.host for one in plan.kept if one.instance == instance), "")
+    """Where an instance is, or must be; empty where it is nowhere."""
+    bound = instance.index if instance.kind is Kind.LOCAL_SERVICE else ""
+    return next((one.host for one in plan.kept if one.instance == instance), bound)
 
 
 def _silent(view: HostView) -> str:

@@ -124,19 +124,19 @@ def _renamed(data: bytes, chance: random.Random) -> bytes:
     return (text[: key.start()] + name + text[key.end() :]).encode()
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every (container, key) inside a value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in items:
         yield value, key
-        yield from _places(part)
+        yield from places(part)
 
 
 def _retyped(data: bytes, chance: random.Random) -> bytes:
     documents = [json.loads(json.dumps(bare(document.value))) for document in parse(data, "a.yaml")[0]]
     value = chance.choice(documents)
     for _ in range(chance.randint(1, 3)):
-        container, key = chance.choice(list(_places(value)))
+        container, key = chance.choice(list(places(value)))
         container[key] = deepcopy(chance.choice(VALUES))
     return "\n---\n".join(json.dumps(document) for document in documents).encode()
 

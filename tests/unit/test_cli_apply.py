@@ -1,7 +1,9 @@
 """From a folder of files to running containers on simulated hosts, through the command line alone."""
 
 import json
+import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,7 +118,15 @@ def test_an_edit_is_shown_field_by_field_and_rolled_out(
 def test_only_what_is_selected_is_applied(reconcile: Reconcile, capsys: pytest.CaptureFixture[str]) -> None:
     """Everything is planned, --only and --host filter what is acted on."""
     assert reconcile("--only", "app/web/1") == 0
-    assert reconcile("--host", "other") == 0
+    assert "big" not in output(capsys)
+    assert reconcile("--only", "app/web/1", "--dry-run") == 0
+    assert output(capsys).splitlines()[1].startswith("--only app/web/1: only what these select")
+    assert reconcile("--only", "app/web/1", "--dry-run", "--json") == 0
+    assert document(capsys)["summary"] == dict.fromkeys(("start", "replace", "update", "stop", "pending"), 0) | {
+        "unchanged": 1
+    }
+    assert reconcile("--only", "app/big", "--fail-on-pending") == 1
+    assert reconcile("--only", "app/web", "--dry-run", "--fail-on-pending", "--json") == 0
     capsys.readouterr()
     assert reconcile("status", "--json") == 0
     assert [one["instance"] for one in document(capsys)["instances"]] == ["app/web/1"]
@@ -200,7 +210,7 @@ def test_every_fault_of_every_file_is_a_line(
 def test_a_valid_repository_is_counted(reconcile: Reconcile, capsys: pytest.CaptureFixture[str]) -> None:
     """Workloads and hosts."""
     assert reconcile("validate") == 0
-    assert output(capsys) == "valid: 2 workloads, 1 hosts\n"
+    assert output(capsys).startswith("valid: 2 workloads, 1 host (")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +218,11 @@ def test_a_valid_repository_is_counted(reconcile: Reconcile, capsys: pytest.Capt
     [
         ("app/big/0", 0, "pending no host has 1 free GPU"),
         ("app/web/0", 0, "choice  cpu-01"),
-        ("app/wbe/0", 64, "git names no app/wbe (did you mean app/web/0?)"),
+        ("app/wbe/0", 64, "git names no app/wbe; did you mean app/web/0?"),
+        ("app/web/2", 64, "reconcile: app/web has 2 instances: 0 and 1"),
+        ("app/web/x", 64, "reconcile: app/web has 2 instances: 0 and 1"),
+        ("app/big/7", 64, "reconcile: app/big has 1 instance: 0"),
+        ("task/run/1/0/0", 64, "git names no task/run"),
         ("nonsense", 64, "not an instance or a workload: 'nonsense'"),
     ],
 )
@@ -228,3 +242,141 @@ def test_hosts_without_a_repository(reconcile: Reconcile, capsys: pytest.Capture
     assert (host["engine"], host["reach"]) == ("sim://", "known")
     assert reconcile("hosts", "--engine", "unix:///does/not/exist.sock") == 1
     assert "unreachable" in output(capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--only", "app/nosuch"), "--only app/nosuch matches nothing; there are app/big, app/web"),
+        (("--only", "app/wbe"), "--only app/wbe matches nothing; did you mean app/web?"),
+        (("--only", "web"), "--only web matches nothing; did you mean app/web?"),
+        (("--only", "app/web/2"), "--only app/web/2 matches nothing; did you mean app/web/"),
+        (("--only", "task/*"), "--only task/* matches nothing"),
+        (("--only", "app/web,app/nosuch"), "--only app/nosuch matches nothing"),
+        (("--host", "cpu-1"), "--host cpu-1 matches no host; did you mean cpu-01?"),
+        (("--host", "gpu-*"), "--host gpu-* matches no host"),
+    ],
+)
+@pytest.mark.parametrize("command", [(), ("--dry-run",), ("status",), ("hosts",)])
+def test_a_selector_of_nothing_is_wrong_usage(
+    reconcile: Reconcile,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: tuple[str, ...],
+    arguments: tuple[str, ...],
+    said: str,
+) -> None:
+    """A typing error is no success, and nothing is changed by it."""
+    if command == ("hosts",) and arguments[0] == "--only":
+        return
+    assert reconcile(*command, *arguments) == 64
+    out, err = capsys.readouterr()
+    assert err.startswith(f"reconcile: {said}")
+    assert err.count("\n") == 1
+    assert out == ""
+    assert not list(tmp_path.glob("state/clusters/*/sim*"))
+
+
+@pytest.mark.parametrize("selector", ["app/web", "app/*", "app/web/0", "*", "app/web/", "app/big"])
+def test_a_selector_of_something_is_not(reconcile: Reconcile, selector: str) -> None:
+    """Workloads, instances, globs; also what is pending."""
+    assert reconcile("--dry-run", "--only", selector) == 0
+
+
+def test_a_selector_means_what_is_suspended_or_has_left_git(reconcile: Reconcile, repo: Path) -> None:
+    """Both are known, though nothing of the one is there and nothing of the other is wanted."""
+    assert reconcile() == 0
+    (repo / "web.yaml").unlink()
+    (repo / "big.yaml").write_text(FILES["big.yaml"] + "suspend: true\n")
+    assert reconcile("--dry-run", "--only", "app/web") == 0
+    assert reconcile("--dry-run", "--only", "app/big") == 0
+
+
+def test_what_is_suspended_is_told(reconcile: Reconcile, repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In status and in explain; nothing is placed for it."""
+    (repo / "web.yaml").write_text(FILES["web.yaml"] + "suspend: true\n")
+    assert reconcile("explain", "app/web/0") == 0
+    assert output(capsys) == "app/web/0\n  note    suspended: stopped on purpose\n"
+    assert reconcile("status") == 0
+    assert "\nSuspended:\n  app/web: stopped on purpose\n" in output(capsys)
+    assert reconcile("status", "--json", "--only", "app/big") == 0
+    assert document(capsys)["suspended"] == []
+
+
+TASK = "apiVersion: reconciler/v1\nkind: Task\nname: once\nrun: r1\nimage: once:1\nowner: us\nenv: {SIM_EXIT: 'CODE'}\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "settled"),
+    [
+        ("0", "Settled: 2 as git wants them, 1 finished, 1 pending."),
+        ("3", "Settled: 2 as git wants them, 1 failed, 1 pending."),
+    ],
+)
+def test_a_finished_run_is_told(
+    reconcile: Reconcile, repo: Path, capsys: pytest.CaptureFixture[str], code: str, settled: str
+) -> None:
+    """How and when it ended, in explain and status; what failed has a head of its own and is no drift."""
+    (repo / "once.yaml").write_text(TASK.replace("CODE", code))
+    assert reconcile() == 0
+    assert output(capsys).splitlines()[-1] == settled
+    assert reconcile("explain", "task/once") == 0
+    ran = re.search(r"  ran     on cpu-01, exited with code (.), ended (\S+ \S+) UTC, owner us\n", output(capsys))
+    assert ran
+    assert ran[1] == code
+    assert reconcile("status") == 0
+    text = output(capsys)
+    assert re.search(rf"task/once/r1/0/0 +cpu-01 +exited \(code {code}\) +{ran[2]}", text)
+    assert ("Failed:\n  task/once/r1/0/0 on cpu-01: exited with code 3" in text) is (code == "3")
+    assert "Drift:" not in text
+
+
+@pytest.mark.parametrize(("state", "reason"), [("drained", "is drained"), ("cordoned", "is cordoned")])
+def test_a_host_that_takes_no_work_is_told_in_words(
+    reconcile: Reconcile, repo: Path, capsys: pytest.CaptureFixture[str], state: str, reason: str
+) -> None:
+    """What cannot move goes on; what cannot start says why."""
+    assert reconcile() == 0
+    (repo / "host.yaml").write_text(FILES["host.yaml"] + f"state: {state}\n")
+    (repo / "web.yaml").write_text(FILES["web.yaml"].replace("instances: 2", "instances: 3"))
+    capsys.readouterr()
+    assert reconcile("--dry-run") == 0
+    text = output(capsys)
+    started = text.partition("! app/web/2\n")[2]
+    assert started.startswith(
+        f"      the only host that may take it {reason}\n      removed 1 {reason}\n      nearest cpu-01: it {reason}\n"
+    )
+    assert ("! app/web/0\n" in text) is (state == "drained")
+    assert text.count("      still   running on cpu-01\n") == 2 * (state == "drained")
+    assert reconcile("explain", "app/web/2") == 0
+    assert f"removed 1 {reason}: cpu-01" in output(capsys)
+
+
+def test_the_plan_is_written_before_anything_is_done(
+    reconcile: Reconcile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever reads along sees what is about to happen, and a plan that nobody could read is not carried out."""
+
+    def full(_text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.stdout, "write", full)
+        patch.setattr("reconciler.cli.main.drop", lambda _stream: None)
+        assert reconcile() == 1
+    assert capsys.readouterr().err == "reconcile: cannot write the output: No space left on device\n"
+    assert reconcile("status", "--json") == 0
+    assert document(capsys)["instances"] == []
+
+
+@pytest.mark.parametrize("named", [".", "./", "../repo", "sub/.."])
+def test_a_folder_that_is_named_by_dots_is_shown_by_its_path(
+    reconcile: Reconcile, repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], named: str
+) -> None:
+    """A plan that is kept says of what it was."""
+    (repo / "sub").mkdir()
+    monkeypatch.chdir(repo)
+    assert reconcile("--repo", named, "--dry-run") == 0
+    title = output(capsys).splitlines()[0]
+    shown = named if named == "../repo" else str(repo)
+    assert title == f"Plan for lab at no commit ({shown})"

@@ -43,7 +43,7 @@ def run(arguments: list[str], home: Path) -> int:
         (["--out", "f", "--repo", "/x"], 64, "--out is about a plan: add --dry-run"),
         (["--allow-prune", "schema"], 64, "schema has no option --allow-prune"),
         (["apply", "/does/not/exist", "--repo", "/x"], 64, "/does/not/exist: cannot be read: No such file"),
-        (["--dry-run", "--repo", "/x", "--snapshot", "/does/not/exist"], 1, "/x"),
+        (["--dry-run", "--repo", "/x", "--snapshot", "/does/not/exist"], 64, "/does/not/exist: cannot be read"),
         (["validate", "--repo", "/does/not/exist"], 1, "/does/not/exist"),
     ],
 )
@@ -65,6 +65,34 @@ def test_without_a_repository_help_is_shown(tmp_path: Path, capsys: pytest.Captu
     err = capsys.readouterr().err
     assert "usage: reconcile" in err
     assert "--repo URL|DIR" in err
+    assert err.endswith("\n\nreconcile: no repository: give --repo or set RECONCILE_REPO\n")
+
+
+@pytest.mark.parametrize("command", ["explain app/web", "status", "validate", "daemon"])
+def test_a_command_without_its_repository_says_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """Who knows a command has seen the help."""
+    assert run(command.split(), tmp_path) == 64
+    assert capsys.readouterr().err == "reconcile: no repository: give --repo or set RECONCILE_REPO\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "said", "kept"),
+    [
+        ("hosts", "show these hosts only", "act on"),
+        ("status", "show these only", "act on"),
+        ("daemon", "act on these hosts only", "show these"),
+    ],
+)
+def test_help_tells_looking_from_acting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, said: str, kept: str
+) -> None:
+    """The same option filters what is shown, or what is changed."""
+    assert run([command, "--help"], tmp_path) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert said in out
+    assert kept not in out
 
 
 @pytest.mark.parametrize(
@@ -124,6 +152,37 @@ def test_a_reader_that_leaves_is_no_error_to_talk_about(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("arguments", [["schema"], ["--help"], ["--version"], ["hosts", "--engine", "sim://"]])
+def test_a_full_disk_is_one_line(tmp_path: Path, arguments: list[str]) -> None:
+    """Nothing more is said when the interpreter ends, and the exit code is that of an error."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*RUN, *arguments], env=environ, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.stderr == "reconcile: cannot write the output: No space left on device\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_errors_that_cannot_be_told_change_no_exit_code(tmp_path: Path) -> None:
+    """A full disk behind stderr."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*RUN, "--nonsense"], env=environ, stderr=full, check=False)
+    assert done.returncode == 64
+
+
+def test_streams_that_were_closed_are_no_error(tmp_path: Path) -> None:
+    """``reconcile schema >&-``: what is said goes nowhere."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    code = (
+        "import sys; sys.stdout = sys.stderr = None; from reconciler.cli.main import main; sys.exit(main(['schema']))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], env=environ, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

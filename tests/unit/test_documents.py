@@ -179,6 +179,23 @@ FAULTS: list[tuple[str | bytes, str]] = [
     ("[a]: 1", "a.yaml:1:1: a key must be a string"),
     ("~: 1", "a.yaml:1:1: a key must be a string"),
     ("x: &m {}\n*m : 1", "a.yaml:2:1: a key must be a string"),
+    *(
+        (text, f"a.yaml:{at}: tabs cannot indent: use spaces")
+        for text, at in (
+            ("a:\n\tb: 1\n", "2:1"),
+            ("a:\n  b: 1\n\tc: 2\n", "3:1"),
+            ("\ta: 1\n", "1:1"),
+            ("a:\n \tb: 1\n", "2:2"),
+            ("a:\n  - x\n\t- y\n", "3:1"),
+            ("a: |\n  x\n\ty\n", "3:1"),
+            ("-\ta: 1\n", "1:2"),
+            ("é: 1\nb:\n  c:\n  \td: 1\n", "4:3"),
+        )
+    ),
+    (
+        "a: {\n\tb: 1,\n\tc: [2,, 3]}",
+        "a.yaml:3:8: did not find expected node content, while parsing a flow node that starts on line 3",
+    ),
     ("- a\n", "a.yaml:1:1: a document must be a map with apiVersion, kind and name"),
     ("text\n", "a.yaml:1:1: a document must be a map with apiVersion, kind and name"),
     ("a: b: c", "a.yaml:1:5: mapping values are not allowed in this context"),

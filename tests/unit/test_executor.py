@@ -383,7 +383,7 @@ def test_both_looked_and_one_starts() -> None:
     [
         ({"DeviceRequests": [{"Driver": "", "Capabilities": [["gpu"]], "DeviceIDs": ["0"]}]}, "GPU-"),
         ({"Privileged": True}, "GPU-"),
-        ({"CpusetCpus": "1-3"}, "core 1 "),
+        ({"CpusetCpus": "1-3"}, "CPU 1 "),
         ({"CpusetCpus": "2-3"}, ""),
         ({"DeviceRequests": [{"Driver": "", "Capabilities": [["gpu"]], "DeviceIDs": ["1"]}]}, ""),
         ({"PortBindings": {"1/tcp": [{"HostIp": "10.0.0.1", "HostPort": "80"}]}}, "port 80/tcp "),

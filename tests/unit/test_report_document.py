@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import UsageError
-from reconciler.model.plan import Action, ActionKind, Nearest, Pending, Plan, Step, StepKind
+from reconciler.model.plan import Action, ActionKind, Nearest, Pending, Plan, Step, StepKind, Waiting
 from reconciler.model.workload import Allocation, InstanceId
 from reconciler.planner.explain import Explanation, Offered
 from reconciler.report.document import plan_json, plan_json_text, read_saved_plan
@@ -230,6 +230,27 @@ def test_status_as_json_says_how_each_instance_is() -> None:
     assert document["unreachable"] == [{"host": "gpu-02", "reason": "no answer within 15 s"}]
     suspended = status_json(sample.PLAN, sample.SNAPSHOT, lambda _host, _one: True, ["app/web"])["suspended"]
     assert suspended == ["app/web"]
+
+
+@pytest.mark.parametrize(
+    ("host", "pending", "waiting"),
+    [
+        ("gpu-01", ["app/llm-chat/0"], ["app/small/0", None]),
+        ("gpu-02", ["localservice/exporter/gpu-02"], [None]),
+        ("gpu-03", [], [None]),
+    ],
+)
+def test_pending_and_waiting_work_counts_to_its_host(host: str, pending: list[str], waiting: list[str | None]) -> None:
+    """To the one that it is still on, or must be on; what waits as a whole counts everywhere."""
+    names = ("app/llm-chat/0", "app/new/0", "localservice/exporter/gpu-02")
+    plan = replace(
+        sample.PLAN,
+        pending=tuple(Pending(sample.instance(name), "why") for name in names),
+        waiting=(Waiting(sample.instance("app/small/0"), "why"), Waiting(None, "held")),
+    )
+    document = status_json(plan, sample.SNAPSHOT, lambda where, _: where == host)
+    assert [one["instance"] for one in document["pending"]] == pending
+    assert [one["instance"] for one in document["waiting"]] == waiting
 
 
 FOUND = Explanation(

@@ -131,9 +131,9 @@ REFUSED: list[tuple[str, str, str]] = [
     ("App", "resources: {memory: 9999999Ti}", "6:21: resources.memory: more memory than any host has"),
     ("App", "resources: {memory: [1]}", "6:21: resources.memory: must be an amount of memory"),
     ("App", "resources: {gpus: -1}", "6:19: resources.gpus: must be at least 0"),
-    ("App", "resources: {gpus: some}", "6:19: resources.gpus: must be all"),
+    ("App", "resources: {gpus: some}", "6:19: resources.gpus: must be a number of cards, all, or a map such as"),
     ("App", "resources: {gpus: 1.5}", "6:19: resources.gpus: must be a whole number"),
-    ("App", "resources: {gpus: [1]}", "6:19: resources.gpus: must be a whole number"),
+    ("App", "resources: {gpus: [1]}", "6:19: resources.gpus: must be a number of cards, all, or a map"),
     ("App", "resources: {gpus: {model: x}}", "6:19: resources.gpus.count is required"),
     ("App", "resources: {gpus: {count: 0}}", "6:27: resources.gpus.count: must be at least 1"),
     (
