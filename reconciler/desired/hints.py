@@ -119,7 +119,7 @@ _LONGEST = 60  # characters of what was written that a message repeats
 _COMMANDS = frozenset({"command", "args", "exec", "preStop"})
 
 
-def closest(name: str, known: Collection[str], cutoff: float = 0.6) -> str:
+def closest(name: str, known: Collection[str], cutoff: float = 0.65) -> str:
     """The nearest known name, or nothing."""
     import difflib  # noqa: PLC0415 - only a mistake needs it
 

@@ -727,7 +727,8 @@ def _fields(definitions: Json, node: Json, path: str, seen: tuple[str, ...]) -> 
     if reference:
         seen = (*seen, reference)
         node = {**definitions[reference.rpartition("/")[2]], **{k: v for k, v in node.items() if k != "$ref"}}
-    inner = [*node.get("anyOf", ()), *node.get("oneOf", ())]
+    # Beside properties they are conditions on those, and no forms of their own.
+    inner = [] if "properties" in node else [*node.get("anyOf", ()), *node.get("oneOf", ())]
     parts = [(f"{path}.{key}" if path else key, part) for key, part in node.get("properties", {}).items()]
     parts += [(path, part) for part in inner if part.get("type") != "null"]
     parts += [(f"{path}[]", node["items"])] if "items" in node else []

@@ -2,7 +2,9 @@
 
 import json
 from copy import deepcopy
+from typing import Any
 
+import jsonschema
 import pytest
 
 from reconciler.desired.complaints import Places
@@ -13,6 +15,7 @@ from reconciler.desired.schema import KINDS, json_schema, validate
 from tests.fakes.mutations import GOOD, places
 from tests.fakes.specs import said
 
+DEFINITIONS = json_schema()["$defs"]
 SHAPES = [
     ("App", "placementPolicy: ONE_PER_HOST", "placementPolicy: must be a map, such as {type: ONE_PER_HOST}"),
     ("App", "placementPolicy: MATCH_TAG", "placementPolicy: must be a map, such as {type: MATCH_TAG, tag: a100}"),
@@ -147,24 +150,23 @@ def test_what_can_be_meant_in_bytes_is_taken(lines: str) -> None:
 
 def test_words_of_other_systems_lead_to_fields() -> None:
     """No word leads to what no document has, and none is a field that would then be hidden."""
-    names = {name for one in json_schema()["$defs"].values() for name in one.get("properties", {})}
+    names = {name for one in DEFINITIONS.values() for name in one.get("properties", {})}
     assert {field for fields in WORDS.values() for field in fields} <= names
     assert {word for word in WORDS if word != word.casefold() or "_" in word or "-" in word} == set()
 
 
 @pytest.mark.parametrize("name", MAPS)
 def test_the_map_that_is_shown_is_valid(name: str) -> None:
-    """What a message tells to write is taken at each place of that name."""
+    """What a message tells to write is taken where it is told: by itself, or in a list."""
     (document,), problems = parse(f"a: {MAPS[name]}".encode(), "a.yaml")
     assert problems == ()
-    taken = [
-        field
-        for definition in json_schema()["$defs"].values()
-        for field_name, field in definition.get("properties", {}).items()
-        if field_name == name
+    shown = bare(document.value["a"])
+    schemas = [
+        jsonschema.Draft202012Validator({**definition["properties"][name], "$defs": DEFINITIONS})
+        for definition in DEFINITIONS.values()
+        if name in definition.get("properties", {})
     ]
-    assert taken
-    assert isinstance(document.value["a"], dict)
+    assert any(schema.is_valid(shown) or schema.is_valid([shown]) for schema in schemas)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -174,7 +176,7 @@ def test_the_policy_that_is_shown_is_valid(name: str) -> None:
     assert said(kind, f"placementPolicy: {POLICIES[name].replace('host.gpus >= 4', repr('host.gpus >= 4'))}") == []
 
 
-WRONG = (None, True, 1, -1, 1.5, "some thing", "", [], ["a"], [1], {}, {"a": 1}, {"type": "x"})
+WRONG: tuple[Any, ...] = (None, True, 1, -1, 1.5, "some thing", "", [], ["a"], [1], {}, {"a": 1}, {"type": "x"})
 LIBRARY = ("input ", "valid ", "Input", "discriminator", "pydantic", "Extra", "regex", "pattern", "dictionary")
 
 
