@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.model.codec import CodecError, Saved, dump_snapshot, from_json, load_snapshot, to_json
-from reconciler.model.host import HostSpec, HostState
 from reconciler.model.desired import Cluster, Desired
+from reconciler.model.host import HostSpec, HostState
 from reconciler.model.memory import Failure, Memory
 from reconciler.model.placement import AnyHost, Composite, MatchTag
 from reconciler.model.resources import Request, WholeGpus
