@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PREFIX = "RECONCILE_"
 NOWHERE = Path()
+SHORTEST = 0.01
+"""Seconds between passes, at least: a daemon that never rests only heats a core."""
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
@@ -29,11 +31,21 @@ def _parse_flag(text: str) -> bool:
 
 
 def _parse_list(text: str) -> tuple[str, ...]:
-    return tuple(part for part in (piece.strip() for piece in text.split(",")) if part)
+    parts = tuple(part for part in (piece.strip() for piece in text.split(",")) if part)
+    if not parts:
+        raise ValueError(f"names nothing: {text!r}")
+    return parts
+
+
+def _parse_interval(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds < SHORTEST:
+        raise ValueError(f"too short: {text!r} (at least {SHORTEST * 1000:g}ms)")
+    return seconds
 
 
 def _parse_width(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) >= 20):
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) >= 20):
         raise ValueError(f"not a width: {text!r} (write a number of columns, at least 20)")
     return int(text)
 
@@ -88,8 +100,8 @@ class Settings:
     engine: tuple[str, ...] = several("look at these Engines instead of a repository's hosts", "URL")
     wide: bool = flag("show UUIDs and full ids")
     width: int | None = option(None, _parse_width, "columns of the output (default: the terminal's)", "N")
-    interval: float = option(10.0, parse_duration, "time between passes of the daemon (default 10s)", "TIME")
-    poll: float = option(30.0, parse_duration, "time between looks at a remote repository (default 30s)", "TIME")
+    interval: float = option(10.0, _parse_interval, "time between passes of the daemon (default 10s)", "TIME")
+    poll: float = option(30.0, _parse_interval, "time between looks at a remote repository (default 30s)", "TIME")
     deadline: float = option(3600.0, parse_duration, "give up waiting for the fleet to settle (default 1h)", "TIME")
     debug: bool = flag("show tracebacks of internal errors")
 

@@ -12,7 +12,7 @@ from reconciler.actual.body import create_body
 from reconciler.actual.holdings import cpu_list, holding_of, observer, without_cards
 from reconciler.actual.labels import LabelError, decode_labels
 from reconciler.model.host import HostFacts
-from reconciler.model.snapshot import Container, Limits, Ours
+from reconciler.model.snapshot import Container, Holding, Limits, Ours
 
 __all__ = ["born", "create_body", "decode", "limits_of"]
 
@@ -39,6 +39,8 @@ def decode(
     name = (inspect.get("Name") or "").removeprefix("/")
     ours, note = _ours(config.get("Labels") or {}, cluster)
     holding = holding_of(inspect, facts, default_runtime, ours=ours is not None)
+    if ours is not None and _other_cards(ours, holding):
+        ours, note = None, "its cards are not those of its labels: it is a copy"
     if ours is not None and _sees_only(ours):
         holding = without_cards(holding)
     elif ours is None and any(fnmatchcase(name, glob) for glob in ignore):
@@ -92,6 +94,12 @@ def _ours(labels: Mapping[str, str], cluster: str | None) -> tuple[Ours | None, 
         return decode_labels(labels, cluster), ""
     except LabelError as error:
         return None, str(error)
+
+
+def _other_cards(ours: Ours, holding: Holding) -> bool:
+    """Labels can be copied with a container, by a tool that recreates it say; what the Engine handed over cannot."""
+    given = {*ours.allocation.gpus, *(piece.uuid for piece in ours.allocation.mig)}
+    return bool(given) and given != holding.gpus | holding.mig
 
 
 def _sees_only(ours: Ours) -> bool:

@@ -58,7 +58,7 @@ class Observer:
         self._part({spec.name: spec.engine for spec in hosts})
         asked = [self._host(spec) for spec in hosts]
         views = self._ask(asked, {spec.name: spec for spec in hosts}, cluster)
-        return Snapshot(tuple(sorted(views, key=lambda view: view.spec.name)))
+        return Snapshot(self._told_apart(sorted(views, key=lambda view: view.spec.name)))
 
     def forget(self, host: str, container: str) -> None:
         """This container was just changed: the next pass looks at it, whatever the list says."""
@@ -69,6 +69,20 @@ class Observer:
     def close(self) -> None:
         """Close every connection."""
         self._part({})
+
+    def _told_apart(self, views: list[HostView]) -> tuple[HostView, ...]:
+        """One Engine under two addresses is one host: the second name gets none of its containers."""
+        first: dict[str, str] = {}
+        out = []
+        for view in views:
+            engine = self._hosts[view.spec.name].engine_id
+            owner = first.setdefault(engine, view.spec.name) if engine else view.spec.name
+            if owner == view.spec.name:
+                out.append(view)
+            else:
+                why = f"is the same Engine as {owner}, by another address"
+                out.append(HostView(view.spec, Reach.UNREACHABLE, reason=why))
+        return tuple(out)
 
     def _host(self, spec: HostSpec) -> "_Host":
         if spec.name not in self._hosts:
@@ -126,6 +140,11 @@ class _Host:
         self._info: dict[str, Any] = {}
         self._busy = threading.Lock()
         self._left = False
+
+    @property
+    def engine_id(self) -> str:
+        """What the Engine calls itself, once it has answered."""
+        return str(self._info.get("ID") or "")
 
     def ask(self, spec: HostSpec, cluster: str | None, done: Callable[["_Host"], None]) -> bool:
         """Look at the host in a thread of its own, which calls ``done``; false while an earlier one still waits."""

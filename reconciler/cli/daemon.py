@@ -28,10 +28,19 @@ def daemon(settings: Settings) -> int:
 
 
 def _run(wiring: Wiring, journal: Journal) -> None:
+    told: set[str] = set()
+
     def log(events: list[Event]) -> None:
-        journal.record(events)
         for event in events:
             write(event, as_json=wiring.settings.json)
+        try:
+            journal.record(events)
+        except SourceError as error:  # a full disk: the history has a gap, and the daemon goes on
+            if str(error) not in told:
+                told.add(str(error))
+                write(_said(str(error)), as_json=wiring.settings.json)
+        else:
+            told.clear()
 
     hands = wiring.hands
     loop = Daemon(

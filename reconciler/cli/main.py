@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 error, 2 changes are planned, 64 wrong usage.
 """
 
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -62,9 +63,11 @@ def _run(arguments: list[str], environ: Mapping[str, str]) -> int:
 
 
 def _open_streams() -> None:
-    """Where a stream was closed before we began, what is said there goes nowhere."""
+    """A stream that was closed before we began takes us nowhere; one of few letters gets the others escaped."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+        if stream is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for as long as we run
 
 

@@ -42,9 +42,12 @@ class Shelf:
         with contextlib.suppress(OSError):  # a state directory that cannot be written costs time, and nothing else
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             fresh = path.with_name(f"{path.name}.{os.getpid()}")
-            fresh.touch(mode=0o600)
-            fresh.write_text(json.dumps(to_json(desired), ensure_ascii=False), encoding="utf-8")
-            fresh.replace(path)
+            try:
+                fresh.touch(mode=0o600)
+                fresh.write_text(json.dumps(to_json(desired), ensure_ascii=False), encoding="utf-8")
+                fresh.replace(path)
+            finally:
+                fresh.unlink(missing_ok=True)
             kept = sorted(self._folder.iterdir(), key=lambda one: one.stat().st_mtime_ns)
             for old in kept[:-KEPT]:
                 old.unlink(missing_ok=True)

@@ -46,8 +46,12 @@ class Lock:
         except OSError:
             os.close(descriptor)
             raise LockHeldError(f"{path.parent.name}: another reconciler is at work: {_read(path)}") from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(asdict(holder)).encode(), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(asdict(holder)).encode(), 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise SourceError(f"{path}: cannot be written: {error.strerror}") from None
         return cls(path, holder, descriptor)
 
     def release(self) -> None:

@@ -37,6 +37,7 @@ def remember(
         finished=_finished(memory, snapshot, plan),
         last_seen=_last_seen(memory, snapshot, now),
         placed=_placed(memory, snapshot, wanted),
+        guarded={desired.revision: memory.guarded.get(desired.revision, now)} if plan.guard else {},
     )
 
 
@@ -200,6 +201,6 @@ def _placed(memory: Memory, snapshot: Snapshot, wanted: dict[str, Workload]) -> 
     remembered = {
         instance: place
         for instance, place in memory.placed.items()
-        if hosts.get(place.host) is Reach.UNREACHABLE or (place.host in hosts and _exists(instance, wanted))
+        if hosts.get(place.host) is Reach.UNREACHABLE or _exists(instance, wanted)
     }
     return remembered | {ours.instance: Place(view.spec.name, ours.allocation) for view, _, ours in _ours(snapshot)}

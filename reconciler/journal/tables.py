@@ -68,6 +68,7 @@ TABLES = (
         lambda key, code: (str(key), code),
         lambda instance, code: (_instance(instance), code),
     ),
+    Table("guarded", "revision TEXT, at REAL", lambda key, at: (key, at), lambda revision, at: (revision, at)),
     Table("last_seen", "host TEXT, at REAL", lambda key, at: (key, at), lambda host, at: (host, at)),
     Table(
         "placed",

@@ -41,3 +41,8 @@ class Desired:
     commit: str | None = None
     source: str = ""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def revision(self) -> str:
+        """What tells this state of git from others: the commit, or the place of files that have none."""
+        return self.commit or self.source

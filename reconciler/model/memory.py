@@ -42,7 +42,8 @@ class Memory:
 
     ``failures`` by (instance, digest); ``watches`` by container id; ``healthy`` the last digest that was ready, by
     instance; ``finished`` exit codes of task instances, by identity; ``last_seen`` by host name; ``placed`` where
-    an instance was last seen: a host that is down later cannot hide it, and what vanished goes back there.
+    an instance was last seen: a host that is down later cannot hide it, and what vanished goes back there;
+    ``guarded`` the revision that the prune guard holds, and since when.
     """
 
     failures: Mapping[tuple[InstanceId, str], Failure] = field(default_factory=dict)
@@ -51,3 +52,4 @@ class Memory:
     finished: Mapping[InstanceId, int] = field(default_factory=dict)
     last_seen: Mapping[str, float] = field(default_factory=dict)
     placed: Mapping[InstanceId, Place] = field(default_factory=dict)
+    guarded: Mapping[str, float] = field(default_factory=dict)

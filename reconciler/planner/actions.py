@@ -6,14 +6,14 @@ from dataclasses import replace
 from reconciler.model.claims import claim_for, clash
 from reconciler.model.limits import limits_for, update_fields
 from reconciler.model.memory import Place
-from reconciler.model.plan import Action, ActionKind, Change, Existing, Order, Pending, Step
+from reconciler.model.plan import Action, ActionKind, Change, Order, Pending, Step
 from reconciler.model.snapshot import HostView
 from reconciler.model.workload import Allocation, InstanceId, Kind, Workload, spec_on_host
 from reconciler.planner import steps
 from reconciler.planner.changes import changed_fields, limit_changes
 from reconciler.planner.diff import Case, Differ, Found, Verdict, digest_on
 from reconciler.planner.expand import Wanted, bound_to
-from reconciler.planner.live import live_allocation
+from reconciler.planner.live import existing, live_allocation
 from reconciler.planner.place import Ask, Fleet, Placement
 
 UNDER_WAY = {Verdict.ROLL, Verdict.SETTLE, Verdict.ABANDON, Verdict.FINISH}
@@ -60,8 +60,8 @@ class Actions:
                 self._roll(case, workload, one)
             case Verdict.ABANDON if one and workload:
                 self._abandon(case, workload, one)
-            case Verdict.DONE if one and case.others:
-                self._add(ActionKind.REMOVE, case, one.host, steps.clear(case.others), old=case.others[0])
+            case Verdict.DONE if one:
+                self._leftovers(case, one)
             case Verdict.WAIT if one and workload and case.failed and one.up:
                 self._give_back(case, workload, one)
 
@@ -81,13 +81,19 @@ class Actions:
         self.running.append((case, workload, one, allocation))
         if case.verdict is Verdict.WATCH:
             self._add(ActionKind.START, case, one.host, [steps.ready(one)], allocation=allocation, made=one)
-        if case.others:
-            self._add(ActionKind.REMOVE, case, one.host, steps.clear(case.others), old=case.others[0])
+        self._leftovers(case, one)
         name = case.instance.container_name(self.cluster, one.ours.generation)
         if one.container.name != name and not any(other.name == name for other in one.view.containers):
             reason = f"its container was renamed to {one.container.name}; the name is the lock"
             renamed = replace(case, reason=reason)
             self._add(ActionKind.ADOPT, renamed, one.host, [steps.rename(one, name)], allocation=allocation, old=one)
+
+    def _leftovers(self, case: Case, one: Found) -> None:
+        """Other containers of an instance that one speaks for: each is cleared away where it is."""
+        for other in case.others:
+            kind = ActionKind.STOP if other.up else ActionKind.REMOVE
+            told = replace(case, reason=f"{one.container.name} on {one.host} is {case.instance}")
+            self._add(kind, told, other.host, steps.clear((other,)), old=other)
 
     def _sized(self, case: Case, workload: Workload, one: Found) -> Allocation | None:
         """What it has, or what it is to have on the same cards; None when it must be replaced to get it."""
@@ -171,7 +177,7 @@ class Actions:
         reason = case.reason or self._why_start(workload)
         action = self._made(ActionKind.START, replace(case, reason=reason), workload, placed, generation)
         self.out.append(
-            replace(action, steps=(*steps.clear(case.others[::-1]), *todo), old=_existing(_first(case.others)))
+            replace(action, steps=(*steps.clear(case.others[::-1]), *todo), old=existing(_first(case.others)))
         )
 
     def replace_all(self, judged: Iterable[Case], pending: list[Pending]) -> None:
@@ -224,7 +230,7 @@ class Actions:
                 action,
                 order=order,
                 changes=changes,
-                old=_existing(one),
+                old=existing(one),
                 steps=tuple(steps.later(todo) if held else todo),
             )
         )
@@ -343,7 +349,8 @@ class Actions:
         allocation: Allocation | None = None,
         old: Found | None = None,
     ) -> Action:
-        return Action(kind, case.instance, host, case.reason, tuple(todo), case.workload, allocation, _existing(old))
+        made = Action(kind, case.instance, host, case.reason, tuple(todo), case.workload, allocation, existing(old))
+        return replace(made, failure=case.failure)
 
     def _next_generation(self, case: Case) -> int:
         return 1 + max((one.ours.generation for one in self.differ.found.get(case.instance, ())), default=0)
@@ -376,20 +383,3 @@ def _first(found: tuple[Found, ...]) -> Found | None:
 
 def _order(others: tuple[Found, ...]) -> Order:
     return Order.START_FIRST if any(one.up for one in others) else Order.STOP_FIRST
-
-
-def _existing(one: Found | None) -> Existing | None:
-    if one is None:
-        return None
-    box = one.container
-    return Existing(
-        box.id,
-        box.name,
-        one.host,
-        one.ours.generation,
-        live_allocation(one),
-        one.ours.owner,
-        box.started_at,
-        box.state,
-        one.ours.commit,
-    )

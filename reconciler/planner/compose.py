@@ -58,7 +58,7 @@ class _Pass:
         self.options = options
         self.fleet = Fleet.of(snapshot.hosts, compile_rule)
         self.wanted: Wanted = expand(desired, snapshot, self._admits)
-        self.differ = Differ(snapshot, memory, now, options.secrets)
+        self.differ = Differ(snapshot, memory, now, options.secrets, host_gone=options.allow_prune)
         self.cluster = desired.cluster.name if desired.cluster else "CLUSTER"
         self.views = {view.spec.name: view for view in snapshot.hosts}
         self.pending: list[Pending] = []
@@ -67,9 +67,9 @@ class _Pass:
 
     def plan(self) -> Plan:
         prune = self.desired.cluster.prune if self.desired.cluster else Prune()
-        judged, guard = guarded(
-            cases(self.wanted, self.differ), prune, commit=self.desired.commit, allowed=self.options.allow_prune
-        )
+        held = self.desired.revision in self.differ.memory.guarded
+        every = cases(self.wanted, self.differ)
+        judged, guard = guarded(every, prune, held=held, allowed=self.options.allow_prune)
         leaving = self._occupy(judged)
         judged = [self._free_to_go_on(case, leaving) for case in judged]
         actions = Actions(self.cluster, self.fleet, self.differ, self.views, self.wanted, leaving)

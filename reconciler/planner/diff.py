@@ -77,22 +77,38 @@ def digest_on(workload: Workload, view: HostView) -> str:
 
 
 def found_by_instance(snapshot: Snapshot) -> dict[InstanceId, list[Found]]:
-    """Every container of ours, newest generation first; what is being removed is gone already."""
+    """Every container of ours, newest generation first; what is being removed is gone already.
+
+    One that goes by another name than its labels say may be a copy of them: it comes last. Of equals the older leads.
+    """
     found: dict[InstanceId, list[Found]] = {}
     for view in snapshot.hosts:
         for container in view.containers:
             if container.ours and container.state != "removing":
                 found.setdefault(container.ours.instance, []).append(Found(view, container, container.ours))
     for group in found.values():
-        group.sort(key=lambda one: (-one.ours.generation, one.host, one.container.id))
+        group.sort(key=_precedence)
     return found
+
+
+def _precedence(one: Found) -> tuple[bool, int, str, str, str]:
+    own_name = one.ours.instance.container_name("", one.ours.generation)
+    renamed = not one.container.name.endswith(own_name)
+    return (renamed, -one.ours.generation, one.container.created_at, one.host, one.container.id)
 
 
 class Differ:
     """Judges instances one by one against one snapshot, memory and time."""
 
-    def __init__(self, snapshot: Snapshot, memory: Memory, now: float, secrets: Mapping[str, str]) -> None:
-        """``secrets`` holds the keyed hash of each workload's secret values, by identity, where it can be known."""
+    def __init__(
+        self, snapshot: Snapshot, memory: Memory, now: float, secrets: Mapping[str, str], *, host_gone: bool = False
+    ) -> None:
+        """``secrets`` holds the keyed hash of each workload's secret values, by identity, where it can be known.
+
+        ``host_gone``: hosts that left git are gone for good, and with them what ran there.
+        """
+        self.host_gone = host_gone
+        self._hosts = {view.spec.name for view in snapshot.hosts}
         self.snapshot = snapshot
         self.memory = memory
         self.now = now
@@ -155,6 +171,9 @@ class Differ:
 
     def _missing(self, instance: InstanceId, workload: Workload) -> Case:
         last = self.memory.placed.get(instance)
+        if last and last.host not in self._hosts and not self.host_gone:
+            why = f"it was last seen on {last.host}, whose Host document is gone: it may still run there"
+            return self._wait(instance, workload, f"{why} (--allow-prune if that host is gone for good)")
         for view in self._dark:
             if (last and last.host == view.spec.name) or (not self.memory.last_seen and not view.seen):
                 why = f"{view.spec.name} is unreachable ({view.reason}): it may run there"
@@ -180,7 +199,8 @@ class Differ:
                 return Case(instance, Verdict.REVIVE, why, workload, one, until=failure.retry_at, failed=True)
             if equal:
                 why = f"exited with code {one.container.exit_code}"
-                return Case(instance, Verdict.REVIVE, why, workload, one)
+                again = why if one.container.id in self.memory.watches else ""  # it never became ready
+                return Case(instance, Verdict.REVIVE, why, workload, one, failure=again)
             return Case(instance, Verdict.REPLACE, "", workload, one)
         if equal:
             return self._running(instance, workload, one)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from reconciler.model.plan import Existing
 from reconciler.model.snapshot import HostView
 from reconciler.model.workload import Allocation
 from reconciler.planner.diff import Found
@@ -28,3 +29,21 @@ def nodes_of(view: HostView, cpus: tuple[int, ...]) -> tuple[int, ...]:
         return ()
     wanted = set(cpus)
     return tuple(sorted(node.id for node in view.facts.numa_nodes if wanted.intersection(node.cpus)))
+
+
+def existing(one: Found | None) -> Existing | None:
+    """What a plan tells of a container that is there."""
+    if one is None:
+        return None
+    box = one.container
+    return Existing(
+        box.id,
+        box.name,
+        one.host,
+        one.ours.generation,
+        live_allocation(one),
+        one.ours.owner,
+        box.started_at,
+        box.state,
+        one.ours.commit,
+    )

@@ -1,6 +1,7 @@
 """A small Engine in memory, with both doors in one object: for tests that need to see every call and to break some."""
 
 import copy
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -57,6 +58,9 @@ def inspect_document(name: str, body: Json, container: str, created: str) -> dic
     }
 
 
+_ids = itertools.count(1)
+
+
 class FakeEngine:
     """Reader and Writer of one host.
 
@@ -72,7 +76,11 @@ class FakeEngine:
         self.calls: list[tuple[str, ...]] = []
         self.errors: dict[str, EngineError | list[EngineError]] = {}
         self.before: dict[str, Hook] = {}
-        self.system: dict[str, Any] = {"ID": "engine", "ServerVersion": "20.10.24", "DefaultRuntime": "runc"}
+        self.system: dict[str, Any] = {
+            "ID": f"engine-{next(_ids)}",
+            "ServerVersion": "20.10.24",
+            "DefaultRuntime": "runc",
+        }
         self.status: dict[str, str] = {}
         self.closed = 0
         self._made = 0

@@ -469,3 +469,14 @@ def _cpu(work: Callable[[], object]) -> float:
     before = time.process_time()
     work()
     return time.process_time() - before
+
+
+def test_one_engine_under_two_addresses_is_one_host() -> None:
+    """The second name shows none of its containers: nothing there may be taken for another copy."""
+    engine = FakeEngine()
+    engine.add("somebody", {"Image": "bb:1"})
+    looking = Observer(lambda _: engine)
+    first, second = looking.observe([HostSpec("b", "unix:///run/docker.sock"), HostSpec("a", "unix:///x")], "lab").hosts
+    assert (first.spec.name, first.reach, len(first.containers)) == ("a", Reach.KNOWN, 1)
+    assert (second.spec.name, second.reach, second.containers) == ("b", Reach.UNREACHABLE, ())
+    assert second.reason == "is the same Engine as a, by another address"

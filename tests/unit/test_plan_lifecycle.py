@@ -1,5 +1,6 @@
 """What becomes of an instance over many passes, through the public planner."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -413,3 +414,63 @@ def test_secrets_without_a_key_are_said_to_be_not_compared() -> None:
     assert [line for line in last.warnings if "not compared" in line] == [
         "secrets are not compared: Cluster.secrets has no hashKey"
     ]
+
+
+def test_an_app_that_ends_by_itself_is_started_again_ever_less_often() -> None:
+    """``restart: on-failure`` and exit code 0: at once, then after 10, 20, 40 seconds."""
+    world = World.of(host("h"))
+    want = desired([app("a", restart="on-failure", rollout=Rollout(healthy_for=60.0))])
+    world.step(want)
+    starts = []
+    for _ in range(90):
+        (where, box) = world.containers()[0]
+        world.change(where, box.id, state="exited", exit_code=0, holds=False)
+        made = world.step(want)
+        starts += [world.now for one in made.actions if one.kind is ActionKind.START]
+    gaps = [round(after - before) for before, after in itertools.pairwise(starts)]
+    assert gaps[:4] == sorted(gaps[:4])
+    assert gaps[0] >= 10
+    assert len(starts) <= 5
+
+
+def test_work_on_a_host_that_left_git_is_not_started_a_second_time() -> None:
+    """It may still run there; only a word that the host is gone for good frees it. When it is back, nothing moves."""
+    one, two = host("gpu-01"), host("gpu-02")
+    world = World.of(one, two)
+    want = desired([task("t", gpus=1), app("a", gpus=1)])
+    world.settle(want)
+    (name,) = {name for name, _ in world.containers()}
+    view = world.views.pop(name)
+    last = world.settle(want)
+    assert last.actions == ()
+    assert sorted(str(one.instance) for one in last.waiting) == ["app/a/0", "task/t/r1/0/0"]
+    assert all("Host document is gone" in one.reason for one in last.waiting)
+    assert {str(one.instance) for one in world.plan(want, allow_prune=True).actions} == {"app/a/0", "task/t/r1/0/0"}
+    world.views[name] = view
+    assert world.settle(want).actions == ()
+
+
+def test_a_copy_of_our_labels_never_takes_over_from_the_real_one() -> None:
+    """Whatever generation it claims: the container that has its own name speaks for the instance."""
+    world = World.of(host("h"))
+    want = desired([app("a")])
+    world.settle(want)
+    (where, box) = world.containers()[0]
+    assert box.ours
+    world.put(where, replace(box, id="0copy", name="copy-of-a", ours=replace(box.ours, generation=7)))
+    world.settle(want)
+    assert [one.id for _, one in world.containers()] == [box.id]
+
+
+def test_what_the_guard_held_stays_held_however_much_the_same_commit_has_started() -> None:
+    """And a rollback to a commit whose containers run is judged by what runs."""
+    world = World.of(host("h"))
+    world.settle(desired([app("old")], commit="1" * 40))
+    renamed = desired([app("new")], commit="2" * 40)
+    last = world.settle(renamed)
+    assert "stop 1 of" in last.guard
+    assert sorted(world.running()) == ["app/new/0", "app/old/0"]
+    scaled = World.of(host("h"))
+    scaled.settle(desired([app("a", 6)], commit="3" * 40))
+    assert scaled.settle(desired([app("a", 5)], commit="1" * 40)).guard == ""
+    assert len(scaled.running()) == 5
