@@ -23,11 +23,12 @@ ALWAYS = frozenset({"app.first.0", *KEPT})
 ROLLED = frozenset({"app.second.0"})
 
 
-def turn(letter: str) -> dict[str, str | None]:
-    """The files of one of the two commits."""
+def turn(letter: str, number: int = 0) -> dict[str, str | None]:
+    """The files of one of the two commits; a run that finished never runs again, so each turn has a run of its own."""
     other = "b" if letter == "a" else "a"
     card = "resources: {cpus: 1, gpus: 1}\n"
-    job = f"{HEAD}kind: Task\nname: job-{letter}\nargs: ['true']\nresources: {{cpus: 0.1, cpuPolicy: shared}}\n"
+    job = f"{HEAD}kind: Task\nname: job-{letter}\nrun: r{number}\nargs: ['true']\n"
+    job += "resources: {cpus: 0.1, cpuPolicy: shared}\n"
     return {
         f"only-{letter}.yaml": app(f"only-{letter}", card + "configs: [{file: app.conf, container: /app.conf}]\n"),
         f"only-{other}.yaml": None,
@@ -76,6 +77,7 @@ class Turns:
         self.proxy = proxy
         self.killer = killer
         self.letter = "a"
+        self.number = 0
         self.seen = Replay()
         self.since = time.time()
         lab.begin({name: text for name, text in turn("a").items() if text}, engine=proxy.url)
@@ -87,9 +89,10 @@ class Turns:
         if not self.whole():  # an earlier test has failed: do not blame this one
             self.lab.run(code=None)
         self.letter = "b" if self.letter == "a" else "a"
+        self.number += 1
         with self.lab.client() as client:
             client.rename(self.lab.running()["app.named.0"].id, f"by-hand-{self.letter}-{len(self.proxy.calls)}")
-        self.lab.commit(turn(self.letter))
+        self.lab.commit(turn(self.letter, self.number))
 
     def kill(self, at: int, *, after: bool) -> str:
         """Run until the ``at``-th change and no further; the call that it was killed at, empty when it got through."""
