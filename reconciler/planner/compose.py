@@ -32,7 +32,6 @@ PHASES = (
 LEAVING = {Verdict.SETTLE, Verdict.ABANDON, Verdict.START}
 FALLING_BACK = {Verdict.FINISH, Verdict.ROLL, Verdict.ABANDON}  # a stopped old one keeps its place until it is settled
 GOING = {Verdict.STOP, Verdict.REMOVE}
-PLACED = {Verdict.KEEP, Verdict.WATCH, Verdict.FINISH, Verdict.REVIVE, Verdict.ROLL, Verdict.SETTLE, Verdict.ABANDON}
 
 
 @dataclass(frozen=True, slots=True)

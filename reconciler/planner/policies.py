@@ -76,7 +76,6 @@ class Policies:
     """Evaluates policies over a fixed sequence of hosts. What cannot change while planning is worked out once."""
 
     def __init__(self, views: Sequence[HostView], rules: Callable[[str], Rule]) -> None:
-        self._views = views
         self._rules = rules
         self._every = (1 << len(views)) - 1
         self._tagged: dict[str, int] = {}
