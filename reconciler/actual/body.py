@@ -6,6 +6,7 @@ count: ``Count: n`` gives the first n cards to everybody.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from reconciler.actual.labels import encode_labels
@@ -13,11 +14,26 @@ from reconciler.model.host import HostSpec
 from reconciler.model.limits import limits_for
 from reconciler.model.resources import AllGpus, ObserveGpus, format_cpus
 from reconciler.model.snapshot import Limits, Ours
-from reconciler.model.workload import Allocation, ContainerSpec, InstanceId, Port, SecretRef, Volume, Workload
+from reconciler.model.workload import (
+    Allocation,
+    ContainerSpec,
+    Device,
+    InstanceId,
+    Port,
+    SecretRef,
+    Share,
+    Ulimit,
+    Volume,
+    Workload,
+)
 
 NANOSECONDS = 1_000_000_000
+MIB = 1024**2
 NO_PORTS = frozenset({"host", "none"})
 BUILT_IN_NETWORKS = frozenset({"bridge", "host", "none", "default"})
+RDMA_DEVICE = Device("/dev/infiniband", "/dev/infiniband")
+RDMA_CAPABILITY = "IPC_LOCK"
+RDMA_LIMIT = Ulimit("memlock", -1)
 
 
 def create_body(
@@ -42,11 +58,12 @@ def create_body(
     value of every secret that the environment refers to. ``gpu_driver`` is ``nvidia``, ``cdi``, or ``none`` on a host
     without cards (where an exporter that would see every card sees none). Raises KeyError for a missing secret.
     """
-    container = workload.container
+    container = _with_rdma(workload.container)
     ours = Ours(instance, generation, digest, spec, allocation, commit, workload.owner, replaces, secrets_hash)
     bound = host_ports(container, allocation)
     requests = _device_requests(container, allocation, gpu_driver)
     env = _environment(instance, container, host, bound, secrets or {}, sees_cards=bool(requests))
+    env |= _share_environment(allocation.share) if allocation.share else {}
     return {
         **_process(workload),
         "Env": [f"{key}={value}" for key, value in env.items()],
@@ -74,6 +91,26 @@ def host_ports(container: ContainerSpec, allocation: Allocation) -> list[tuple[P
         fallback = port.container if container.network == "host" else port.host or 0
         found.append((port, given[0][2] if given else fallback))
     return sorted(found, key=lambda pair: container.ports.index(pair[0]))
+
+
+def device_ids(allocation: Allocation) -> list[str]:
+    """Ids of the cards and slices that the Engine hands over; of a shared card all is handed over."""
+    shared = [allocation.share.gpu] if allocation.share else []
+    return [*allocation.gpus, *(piece.uuid for piece in allocation.mig), *shared]
+
+
+def _with_rdma(container: ContainerSpec) -> ContainerSpec:
+    """The spec with what RDMA needs: its devices, and memory that may be pinned. What the spec says itself stands."""
+    if not container.rdma:
+        return container
+    devices, added, limits = container.devices, container.cap_add, container.ulimits
+    if all(one.host.rstrip("/") != RDMA_DEVICE.host for one in devices):
+        devices = (*devices, RDMA_DEVICE)
+    if not {one.upper().removeprefix("CAP_") for one in added} & {RDMA_CAPABILITY, "ALL"}:
+        added = (*added, RDMA_CAPABILITY)
+    if all(one.name != RDMA_LIMIT.name for one in limits):
+        limits = (*limits, RDMA_LIMIT)
+    return replace(container, devices=devices, cap_add=added, ulimits=limits)
 
 
 def _process(workload: Workload) -> dict[str, Any]:
@@ -127,8 +164,16 @@ def _environment(
     return env
 
 
+def _share_environment(share: Share) -> dict[str, str]:
+    """What CUDA's multi-process service (MPS) keeps the share to; the one card is device 0 inside the container."""
+    env = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(-(-share.milli // 10))}
+    if share.memory >= MIB:
+        env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={share.memory // MIB}M"
+    return env
+
+
 def _device_requests(container: ContainerSpec, allocation: Allocation, driver: str) -> list[dict[str, Any]]:
-    ids = [*allocation.gpus, *(piece.uuid for piece in allocation.mig)]
+    ids = device_ids(allocation)
     every = isinstance(container.gpus, ObserveGpus | AllGpus) and driver != "none"
     if not ids and not every:
         return []

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from reconciler.actual.body import create_body
-from reconciler.actual.holdings import cpu_list, holding_of, observer, without_cards
+from reconciler.actual.body import create_body, device_ids
+from reconciler.actual.holdings import cpu_list, holding_of, observer, with_share, without_cards
 from reconciler.actual.labels import LabelError, decode_labels
 from reconciler.model.host import HostFacts
 from reconciler.model.snapshot import Container, Holding, Limits, Ours
@@ -43,6 +43,8 @@ def decode(
         ours, note = None, "its cards are not those of its labels: it is a copy"
     if ours is not None and _sees_only(ours):
         holding = without_cards(holding)
+    elif ours is not None and ours.allocation.share:
+        holding = with_share(holding, ours.allocation.share)
     elif ours is None and any(fnmatchcase(name, glob) for glob in ignore):
         holding = observer(holding)
     limits = limits_of(host)
@@ -98,8 +100,8 @@ def _ours(labels: Mapping[str, str], cluster: str | None) -> tuple[Ours | None, 
 
 def _other_cards(ours: Ours, holding: Holding) -> bool:
     """Labels can be copied with a container, by a tool that recreates it say; what the Engine handed over cannot."""
-    given = {*ours.allocation.gpus, *(piece.uuid for piece in ours.allocation.mig)}
-    return bool(given) and given != holding.gpus | holding.mig
+    given = device_ids(ours.allocation)
+    return bool(given) and set(given) != holding.cards
 
 
 def _sees_only(ours: Ours) -> bool:

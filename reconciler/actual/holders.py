@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.model.busy import holds_card, slices_held
+from reconciler.model.busy import holds_card, share_held, slices_held
 from reconciler.model.host import Gpu
 from reconciler.model.snapshot import Container, HostView
 
@@ -14,8 +14,8 @@ class Holder:
 
     ``kind`` is ``ours``, ``container`` or ``process``; ``name`` the instance, the container's or the process's name;
     ``since`` when the container was started (the Engine's own text); ``user`` the owner of our work, or the user of a
-    process or container; ``slices`` the slices it holds when it does not hold the card whole; ``memory`` bytes of a
-    process.
+    process or container; ``slices`` the slices it holds when it does not hold the card whole; ``share`` the thousandths
+    when it has a share; ``memory`` bytes of a process.
     """
 
     kind: str
@@ -25,6 +25,7 @@ class Holder:
     how: str = ""
     state: str = ""
     slices: tuple[str, ...] = ()
+    share: int = 0
     pid: int = 0
     memory: int = 0
 
@@ -47,8 +48,8 @@ def unknown_cards(view: HostView) -> dict[str, tuple[Holder, ...]]:
         holding = container.holding
         if container.holds and not holding.observes:
             every = {"all"} if holding.all_gpus and not known and holding.how != "privileged" else set()
-            for one in (holding.gpus | holding.mig) - known | every:
-                found.setdefault(one, []).append(_holder(container))
+            for one in holding.cards - known | every:
+                found.setdefault(one, []).append(_holder(container, share=dict(holding.shares).get(one, 0)))
     return {one: tuple(found[one]) for one in sorted(found)}
 
 
@@ -57,10 +58,11 @@ def _containers(view: HostView, gpu: Gpu) -> Iterator[Holder]:
         if not holds_card(container, gpu):
             continue
         whole = container.holding.all_gpus or gpu.uuid in container.holding.gpus
-        yield _holder(container, () if whole else tuple(sorted(slices_held(container, gpu))))
+        slices = () if whole else tuple(sorted(slices_held(container, gpu)))
+        yield _holder(container, slices, share_held(container, gpu))
 
 
-def _holder(container: Container, slices: tuple[str, ...] = ()) -> Holder:
+def _holder(container: Container, slices: tuple[str, ...] = (), share: int = 0) -> Holder:
     ours = container.ours
     return Holder(
         kind="ours" if ours else "container",
@@ -70,6 +72,7 @@ def _holder(container: Container, slices: tuple[str, ...] = ()) -> Holder:
         how=container.holding.how,
         state=container.state,
         slices=slices,
+        share=share,
     )
 
 

@@ -3,7 +3,8 @@
 Sources of the rules: Docker's device requests (``Count: n`` gives the first n cards by index and is accounted for by
 nobody), CDI names (``nvidia.com/gpu=...``), and the NVIDIA container runtime, which reads ``NVIDIA_VISIBLE_DEVICES``
 wherever it is the runtime and no device request was made. Containers that are ours are known by their device requests
-alone: what a security profile let them see beside that (``privileged``, a device node) is no hold on a card.
+alone: what a security profile let them see beside that (``privileged``, a device node) is no hold on a card. How much
+of a card a share is, only its label says.
 """
 
 import re
@@ -15,6 +16,7 @@ from reconciler.actual.holders import Holder, holders
 from reconciler.model.host import Gpu, HostFacts
 from reconciler.model.resources import parse_cpus
 from reconciler.model.snapshot import Holding
+from reconciler.model.workload import Share
 
 __all__ = ["Holder", "cpu_list", "holders", "holding_of", "observer", "pci_key", "published_ports"]
 
@@ -77,6 +79,11 @@ def observer(holding: Holding) -> Holding:
 def without_cards(holding: Holding) -> Holding:
     """The same container when it sees cards and holds none."""
     return replace(holding, gpus=frozenset(), mig=frozenset(), all_gpus=False, observes=True)
+
+
+def with_share(holding: Holding, share: Share) -> Holding:
+    """The same container when its labels say that only a part of its card is its own: the Engine handed over all."""
+    return replace(holding, gpus=holding.gpus - {share.gpu}, shares=((share.gpu, share.milli),))
 
 
 def cpu_list(text: str | None) -> tuple[int, ...]:

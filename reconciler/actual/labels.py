@@ -8,9 +8,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from reconciler.model.claims import WHOLE
 from reconciler.model.resources import format_cpus, parse_cpus
 from reconciler.model.snapshot import Ours
-from reconciler.model.workload import Allocation, InstanceId, Kind, Slice
+from reconciler.model.workload import Allocation, InstanceId, Kind, Share, Slice
 
 PREFIX = "io.reconciler."
 ROLE_WORKLOAD = "workload"
@@ -79,6 +80,7 @@ def encode_allocation(allocation: Allocation) -> str:
             {"gpu": one.gpu, "profile": one.profile, "start": one.start, "uuid": one.uuid} for one in allocation.mig
         ],
         "ports": [list(port) for port in allocation.ports],
+        "share": _share_form(allocation.share),
     }
     return _json({key: value for key, value in form.items() if value or key == "exclusive"})
 
@@ -89,6 +91,7 @@ def decode_allocation(text: str) -> Allocation:
     return Allocation(
         gpus=tuple(_str(one) for one in _list(form, "gpus")),
         mig=tuple(_slice(one) for one in _list(form, "mig")),
+        share=_share(form["share"]) if "share" in form else None,
         gpu_nodes=parse_cpus(_str(form.get("gpuNodes", ""))),
         cpu_nodes=parse_cpus(_str(form.get("cpuNodes", ""))),
         memory_nodes=parse_cpus(_str(form.get("memoryNodes", ""))),
@@ -154,7 +157,21 @@ def _list(form: Mapping[str, Any], key: str) -> list[Any]:
 def _slice(value: Any) -> Slice:
     if not isinstance(value, dict):
         raise ValueError("a slice is no JSON object")  # noqa: TRY004 - as above
-    return Slice(_str(value.get("gpu")), _str(value.get("profile")), _int(value.get("start")), _str(value.get("uuid")))
+    uuid = _text(_str(value.get("uuid")))  # nothing runs on a slice that is not cut
+    return Slice(_str(value.get("gpu")), _str(value.get("profile")), _int(value.get("start")), uuid)
+
+
+def _share_form(share: Share | None) -> dict[str, Any] | None:
+    return {"gpu": share.gpu, "memory": share.memory, "milli": share.milli} if share else None
+
+
+def _share(value: Any) -> Share:
+    if not isinstance(value, dict):
+        raise ValueError("a share is no JSON object")  # noqa: TRY004 - as above
+    share = Share(_str(value.get("gpu")), _int(value.get("milli")), _int(value.get("memory")))
+    if not 1 <= share.milli <= WHOLE or share.memory < 0:
+        raise ValueError(f"{share.milli} thousandths and {share.memory} bytes are no share of a card")
+    return share
 
 
 def _port(value: Any) -> tuple[int, str, int]:

@@ -209,6 +209,6 @@ class _Host:
 
 
 def _card_holders(containers: tuple[Container, ...]) -> set[str]:
-    """Ids of the containers that hold a card or a slice."""
-    held = (one for one in containers if one.holds and (one.holding.gpus or one.holding.mig or one.holding.all_gpus))
+    """Ids of the containers that hold a card, a slice or a share."""
+    held = (one for one in containers if one.holds and (one.holding.cards or one.holding.all_gpus))
     return {one.id for one in held}

@@ -23,6 +23,7 @@ from reconciler.model.workload import SecretRef
 
 HOSTS_AT_ONCE = 16
 AT_ONCE = {"pull": 8, "stop": 64}
+OBSERVED = frozenset({StepKind.READY, StepKind.CUT})
 PATIENCE = 0.25
 """Seconds that a pass waits on each host, in all, for pulls and stops that are over at once."""
 
@@ -181,7 +182,7 @@ class _Pass:
 
 
 def _due(action: Action) -> list[Step]:
-    return [step for step in action.steps if step.due and step.kind is not StepKind.READY]
+    return [step for step in action.steps if step.due and step.kind not in OBSERVED]
 
 
 def _words(error: ReconcilerError, action: Action) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.actual.containers import born, decode
 from reconciler.engine.protocols import Reader, Writer
 from reconciler.errors import NotFoundError, RefusedError
-from reconciler.model.claims import claim_of, clash
+from reconciler.model.claims import claim_of, clash_with
 from reconciler.model.host import GpuMode
 from reconciler.model.snapshot import Container, HostView
 from reconciler.model.workload import InstanceId
@@ -76,15 +76,15 @@ class HostPass:
         """Who else holds what ``me`` needs and does not give way, in words; empty when nobody.
 
         Of two containers of ours that stand still, the one that was created later gives way; both creators look after
-        they created, so at least one of them sees the other. What runs already, and what is not ours, stays.
+        they created, so at least one of them sees the other. What runs already, and what is not ours, stays. Shares of
+        a card are judged together: who finds that those that stay leave too little gives way.
         """
-        mine, rationed = claim_of(me), self.view.spec.gpu_mode is not GpuMode.PASSTHROUGH
-        for other in sorted(self.others(me.id), key=born):
-            why = clash(mine, other, rationed=rationed)
-            stays = other.ours is None or other.running or other.state == "restarting" or born(other) < born(me)
-            if why and stays:
-                return why
-        return ""
+        stay = [other for other in sorted(self.others(me.id), key=born) if _stays(other, me)]
+        return clash_with(claim_of(me), stay, rationed=self.view.spec.gpu_mode is not GpuMode.PASSTHROUGH)
+
+
+def _stays(other: Container, me: Container) -> bool:
+    return other.ours is None or other.running or other.state == "restarting" or born(other) < born(me)
 
 
 def grace_of(document: dict[str, Any]) -> float:

@@ -88,7 +88,7 @@ def carry_out(context: Context, host: HostPass, run: Run, step: Step, patience: 
             _start(context, host, run, target)
         case StepKind.UPDATE | StepKind.RENAME | StepKind.REMOVE:
             _change(context, host, run, step, target)
-        case StepKind.READY:
+        case StepKind.READY | StepKind.CUT:
             pass  # observed, never issued
     return True
 
@@ -285,6 +285,9 @@ def _workload(action: Action) -> Workload:
 def _allocation(action: Action) -> Allocation:
     if action.allocation is None:
         raise RefusedError(action.host, f"the plan makes {action.instance} without saying what it is given")
+    for piece in action.allocation.mig:
+        if not piece.uuid:
+            raise RefusedError(action.host, f"the {piece.profile} of {piece.gpu} at {piece.start} is not cut yet")
     return action.allocation
 
 

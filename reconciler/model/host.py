@@ -24,7 +24,7 @@ class GpuMode(StrEnum):
 class HostSpec:
     """A ``Host`` document. ``reserved_cpus`` are CPU numbers, ``reserved_memory`` bytes; both are kept from all work.
 
-    ``facts_json`` is the text of the file that replaces the probe, ``facts_path`` its path for messages.
+    With ``mig_create`` new slices may be planned on cards that have MIG enabled. ``facts_json`` is the text of the file that replaces the probe, ``facts_path`` its path for messages.
     """
 
     name: str
@@ -38,6 +38,7 @@ class HostSpec:
     state: HostState = HostState.ACTIVE
     gpu_mode: GpuMode = GpuMode.MANAGED
     gpus_excluded: tuple[str, ...] = ()
+    mig_create: bool = False
     ignore_containers: tuple[str, ...] = ()
     facts_json: str | None = None
     facts_path: str = ""

@@ -60,6 +60,43 @@ class Composite:
 Policy = AnyHost | MaxPerHost | MatchTag | NoTag | RuleBased | LocalHost | Composite
 
 
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Hosts that satisfy ``policy`` are worth ``weight`` more; no host is ruled out by it."""
+
+    policy: Policy
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Instances of one workload spread evenly over the values of a host label (``host``: over hosts).
+
+    No value may hold more than ``max_skew`` instances more than the least; without ``required``, each one more costs
+    ``weight``.
+    """
+
+    by: str
+    max_skew: int = 1
+    required: bool = False
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Affinity:
+    """On the same host (``by`` is ``host``) or the same value of a host label as an instance of ``workload``.
+
+    ``workload`` is ``kind/name``. With ``apart`` it is the opposite, which holds in both directions. Without
+    ``required`` it is worth ``weight``.
+    """
+
+    workload: str
+    by: str = "host"
+    apart: bool = False
+    required: bool = True
+    weight: int = 1
+
+
 def names_hosts(policy: Policy) -> bool:
     """Whether the policy itself says which tagged hosts it wants (else it also means NO_TAG)."""
     if isinstance(policy, Composite):

@@ -26,8 +26,9 @@ class Order(StrEnum):
 
 
 class StepKind(StrEnum):
-    """One Engine call each; READY is none, it is observed."""
+    """One Engine call each; READY and CUT are none, they are observed: a slice is cut by an operator."""
 
+    CUT = "cut"
     PULL = "pull"
     UPDATE = "update"
     CREATE = "create"

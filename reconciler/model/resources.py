@@ -92,19 +92,32 @@ def format_cpus(cpus: Iterable[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WholeGpus:
-    """Whole cards. ``models`` are globs (empty: any model), ``min_memory`` is bytes per card."""
+    """Whole cards. ``models`` are globs (empty: any model), ``min_memory`` is bytes per card.
+
+    ``link`` is ``nvlink`` where the cards must be joined to one another by NVLinks.
+    """
 
     count: int
     models: tuple[str, ...] = ()
     min_memory: int = 0
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MigSlices:
-    """Existing MIG slices of one profile, such as ``1g.10gb``."""
+    """MIG slices of one profile, such as ``1g.10gb``."""
 
     profile: str
     count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GpuShare:
+    """Part of one card: ``milli`` thousandths of it, or (with ``milli`` 0) ``memory`` bytes. ``models`` are globs."""
+
+    milli: int = 0
+    memory: int = 0
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +130,7 @@ class AllGpus:
     """Every card, on a host with ``gpuMode: passthrough`` only; nothing is rationed there."""
 
 
-GpuRequest = WholeGpus | MigSlices | ObserveGpus | AllGpus
+GpuRequest = WholeGpus | MigSlices | GpuShare | ObserveGpus | AllGpus
 
 
 @dataclass(frozen=True, slots=True)

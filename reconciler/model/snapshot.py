@@ -40,6 +40,7 @@ class Holding:
     """What a container keeps from others while it holds (see ``Container.holds``).
 
     ``gpus`` are UUIDs of cards it has been given, whole or as the parents of ``mig`` slices only when whole;
+    ``shares`` are cards that it has a part of, as (UUID, thousandths), and these are not in ``gpus``;
     ``all_gpus`` means that it may use every card. ``cpus`` is its cpuset (empty: it floats). ``ports`` are
     (host ip, port, protocol). ``observes`` marks an exporter, which holds no card.
     """
@@ -52,6 +53,12 @@ class Holding:
     memory: int = 0
     ports: tuple[tuple[str, int, str], ...] = ()
     how: str = ""
+    shares: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def cards(self) -> frozenset[str]:
+        """UUIDs of every card and slice that it was given, whole or in part; ``all_gpus`` names none."""
+        return self.gpus | self.mig | {card for card, _ in self.shares}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
-from reconciler.model.placement import AnyHost, Numa, Policy
+from reconciler.model.placement import Affinity, AnyHost, Numa, Policy, Preference, Spread
 from reconciler.model.resources import GpuRequest, Request
 
 DIGEST_VERSION = "v1"
@@ -199,6 +199,7 @@ class ContainerSpec:
     logging: Logging = field(default_factory=Logging)
     health: HealthCheck | None = None
     stop_signal: str = ""
+    rdma: bool = False
 
 
 def canonical(value: Any) -> Any:
@@ -261,6 +262,9 @@ class Workload:
     run: str = ""
     on_change: str = "finish"
     policy: Policy = field(default_factory=AnyHost)
+    prefer: tuple[Preference, ...] = ()
+    spread: tuple[Spread, ...] = ()
+    affinity: tuple[Affinity, ...] = ()
     numa: Numa = Numa.PREFER
     pull: str = "missing"
     rollout: Rollout = field(default_factory=Rollout)
@@ -289,12 +293,21 @@ def spec_on_host(container: ContainerSpec, host_env: tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A MIG slice in an allocation."""
+    """A MIG slice in an allocation. ``uuid`` is empty until it is cut."""
 
     gpu: str
     profile: str
     start: int
-    uuid: str
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Part of a card in an allocation: ``milli`` thousandths of it, ``memory`` bytes of its memory."""
+
+    gpu: str
+    milli: int
+    memory: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +321,7 @@ class Allocation:
 
     gpus: tuple[str, ...] = ()
     mig: tuple[Slice, ...] = ()
+    share: Share | None = None
     gpu_nodes: tuple[int, ...] = ()
     cpu_nodes: tuple[int, ...] = ()
     memory_nodes: tuple[int, ...] = ()

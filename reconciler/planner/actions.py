@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from reconciler.model.claims import claim_for, clash
+from reconciler.model.claims import Claim, claim_for, clash, clash_with
 from reconciler.model.limits import limits_for, update_fields
 from reconciler.model.memory import Place
 from reconciler.model.plan import Action, ActionKind, Change, Order, Pending, Step
-from reconciler.model.snapshot import HostView
+from reconciler.model.snapshot import Container, HostView
 from reconciler.model.workload import Allocation, InstanceId, Kind, Workload, spec_on_host
 from reconciler.planner import steps
 from reconciler.planner.changes import changed_fields, limit_changes
@@ -218,6 +218,8 @@ class Actions:
             changes += self.differ.secret_changes(workload, one)
         generation = self._next_generation(case)
         make = steps.make(workload, placed.host, case.instance.container_name(self.cluster, generation))
+        uncut = steps.uncut(placed.allocation)
+        make = steps.after_cut(make) if uncut else make
         gone = steps.later(steps.clear((one, *case.others)))
         todo = [*make, *gone]
         if order is Order.STOP_FIRST and one.up:
@@ -231,7 +233,7 @@ class Actions:
                 order=order,
                 changes=changes,
                 old=existing(one),
-                steps=tuple(steps.later(todo) if held else todo),
+                steps=tuple(steps.later(todo) if held or uncut else todo),
             )
         )
         return None
@@ -296,6 +298,8 @@ class Actions:
     def _make(self, case: Case, workload: Workload, placed: Placement, generation: int) -> list[Step]:
         name = case.instance.container_name(self.cluster, generation)
         todo = steps.make(workload, placed.host, name)
+        if steps.uncut(placed.allocation):
+            return steps.after_cut(todo)
         return steps.only_pull(todo) if self._blocked(case, placed.host, placed.allocation) else todo
 
     def _blocked(self, case: Case, host: str, allocation: Allocation) -> bool:
@@ -304,11 +308,17 @@ class Actions:
         An exited container can hold (dockerd may revive it). What git does not want is removed before anything starts;
         what another replacement leaves behind is removed in the order of identities, which may be later.
         """
+        claim = claim_for(allocation)
         return any(
-            clash(claim_for(allocation), one.container)
+            clash(claim, one.container)
             for one in self.leaving.get(host, ())
             if one.up or (one.ours.instance != case.instance and one.ours.instance in self.wanted.instances)
-        )
+        ) or bool(claim.shares and clash_with(Claim(shares=claim.shares), self._others(case, host)))
+
+    def _others(self, case: Case, host: str) -> list[Container]:
+        """Every container of a host but those of one instance: what still holds parts of a card that it shares."""
+        every = self.views[host].containers
+        return [one for one in every if one.ours is None or one.ours.instance != case.instance]
 
     def _made(self, kind: ActionKind, case: Case, workload: Workload, placed: Placement, generation: int) -> Action:
         view = self.views[placed.host]

@@ -9,6 +9,7 @@ from reconciler.model.snapshot import Limits
 
 SPEC_NAMES = {
     "gpus": "resources.gpus",
+    "rdma": "resources.rdma",
     "shm": "resources.shm",
     "ulimits": "resources.ulimits",
     "stop_signal": "stop.signal",

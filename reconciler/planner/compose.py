@@ -6,7 +6,7 @@ Starts are placed first, then replacements, so that a start-first replacement on
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.model.claims import claim_for, clash
+from reconciler.model.claims import claim_for, clash_with
 from reconciler.model.desired import Desired, Prune
 from reconciler.model.memory import Memory
 from reconciler.model.plan import Action, ActionKind, Drift, Pending, Placed, Plan, Waiting
@@ -18,7 +18,7 @@ from reconciler.planner.expand import Wanted, bound_to, expand
 from reconciler.planner.fingerprint import fingerprint
 from reconciler.planner.guard import guarded
 from reconciler.planner.live import live_allocation
-from reconciler.planner.place import Ask, Fleet, batch_order
+from reconciler.planner.place import Ask, Fleet
 from reconciler.rules import compile_rule
 
 PHASES = (
@@ -55,7 +55,7 @@ class _Pass:
         self.desired = desired
         self.snapshot = snapshot
         self.options = options
-        self.fleet = Fleet.of(snapshot.hosts, compile_rule)
+        self.fleet = Fleet.of(snapshot.hosts, compile_rule, desired.workloads)
         self.wanted: Wanted = expand(desired, snapshot, self._admits)
         self.differ = Differ(snapshot, memory, now, options.secrets, host_gone=options.allow_prune)
         self.cluster = desired.cluster.name if desired.cluster else "CLUSTER"
@@ -124,18 +124,17 @@ class _Pass:
         one = case.current
         gone = {other.container.id for other in (one, *case.others, *leaving.get(one.host, ()))}
         claim = claim_for(live_allocation(one))
-        for other in one.view.containers:
-            why = "" if other.id in gone else clash(claim, other)
-            if why:
-                self.fleet.vacate(one.container.id)
-                if case.until is not None:  # an old one that would go on until the next try
-                    return replace(case, verdict=Verdict.WAIT, reason=f"{case.reason}; {why}")
-                leaving.setdefault(one.host, []).append(one)
-                case = replace(case, reason=f"{case.reason}; {why}")
-                if any(old.up for old in case.others):
-                    old, *rest = case.others
-                    return replace(case, verdict=Verdict.ABANDON, current=old, others=(one, *rest))
-                return replace(case, verdict=Verdict.START, current=None, others=(one,))
+        why = clash_with(claim, [other for other in one.view.containers if other.id not in gone])
+        if why:
+            self.fleet.vacate(one.container.id)
+            if case.until is not None:  # an old one that would go on until the next try
+                return replace(case, verdict=Verdict.WAIT, reason=f"{case.reason}; {why}")
+            leaving.setdefault(one.host, []).append(one)
+            case = replace(case, reason=f"{case.reason}; {why}")
+            if any(old.up for old in case.others):
+                old, *rest = case.others
+                return replace(case, verdict=Verdict.ABANDON, current=old, others=(one, *rest))
+            return replace(case, verdict=Verdict.START, current=None, others=(one,))
         if not one.container.holds:
             self._take(one)
         return case
@@ -146,12 +145,11 @@ class _Pass:
         for case in starts.values():
             assert case.workload is not None  # noqa: S101 -- only wanted instances are started
             asks.append(self._ask(case.instance, case.workload))
-        for ask in batch_order(asks, self.fleet.choices):
-            placed = self.fleet.place(ask, str(ask.instance))
+        for instance, placed in self.fleet.place_all(asks).items():
             if isinstance(placed, Pending):
                 self.pending.append(placed)
             else:
-                actions.start(starts[ask.instance], placed)
+                actions.start(starts[instance], placed)
 
     def _ask(self, instance: InstanceId, workload: Workload) -> Ask:
         """It goes back to where it was, unless it failed there; a named volume leaves it no choice."""

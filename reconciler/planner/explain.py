@@ -5,19 +5,22 @@ from dataclasses import dataclass
 
 from reconciler.model.placement import Numa
 from reconciler.model.plan import Nearest, Pending
-from reconciler.model.resources import WholeGpus, format_memory
+from reconciler.model.resources import GpuShare, MigSlices, WholeGpus, format_memory
 from reconciler.model.workload import InstanceId
 from reconciler.planner.ask import Ask
-from reconciler.planner.fit import Offer
 from reconciler.planner.free import HostKind, Want
 from reconciler.planner.gates import closed, gate_words, turned_away
-from reconciler.planner.lacks import STAGES, Lack, cpus_name, things
+from reconciler.planner.lacks import STAGES, Lack, cpus_name, share_name, things
 from reconciler.planner.machine import Machine
 from reconciler.planner.pin import named
 from reconciler.planner.policies import Filter, own_tags
 from reconciler.planner.ports import fixed_ports
 from reconciler.planner.score import words
+from reconciler.planner.states import Offer
 from reconciler.planner.topology import bits
+
+
+COUNT_TO = 100  # hosts that fit are counted so far in a line of a plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,9 @@ def _remarks(machine: Machine, lack: Lack, want: Want) -> str:
         return f" ({', '.join(own_tags(machine.view))})"
     if lack.stage != "gpus":
         return ""
-    held = machine.base.withheld if isinstance(want.gpus, WholeGpus) else {}
+    held = machine.base.withheld if isinstance(want.gpus, WholeGpus | GpuShare) else {}
+    if isinstance(want.gpus, MigSlices):
+        held = machine.slices_full()
     notes = [
         _card_note(card.gpu.index, held[card.gpu.uuid]) for card in machine.topology.cards if card.gpu.uuid in held
     ]
@@ -152,6 +157,8 @@ def _lacking(want: Want, kinds: Sequence[HostKind], lack: Lack) -> str:
     match lack.stage:
         case "gpuMode passthrough":
             return "no host has GPUs and gpuMode: passthrough"
+        case "rdma":
+            return "no host that may take it has an RDMA network card"
         case "gpus":
             return _gpus_reason(want)
         case "cpus":
@@ -167,6 +174,8 @@ def _lacking(want: Want, kinds: Sequence[HostKind], lack: Lack) -> str:
 
 
 def _gpus_reason(want: Want) -> str:
+    if isinstance(want.gpus, GpuShare):
+        return f"no host has a {share_name(want.gpus)}"
     matching = isinstance(want.gpus, WholeGpus) and (want.gpus.models or want.gpus.min_memory)
     which = " on matching cards" if matching else ""
     return f"no host has {want.pieces} free {things(want, want.pieces)}{which}"
@@ -209,5 +218,6 @@ def names(machines: Sequence[Machine], hosts: int) -> tuple[str, ...]:
 
 def why(offer: Offer, want: Want, fitting: int, kept: str) -> str:
     """One line: why this host."""
-    best = kept or ("the only host that fits" if fitting == 1 else f"best of {fitting} hosts that fit")
+    several = f"best of {fitting}{'+' if fitting == COUNT_TO else ''} hosts that fit"
+    best = kept or ("the only host that fits" if fitting == 1 else several)
     return f"{best}: {words(offer.score, want)}"

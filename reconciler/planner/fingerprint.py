@@ -33,5 +33,5 @@ def _host(view: HostView) -> dict[str, Any]:
 
 def _container(one: Container) -> list[str]:
     holding = one.holding
-    cards = sorted(holding.gpus | holding.mig)
+    cards = [*sorted(holding.gpus | holding.mig), *map(repr, holding.shares)]
     return [one.id, one.name, one.state, repr(one.limits), repr(cards), repr((holding.all_gpus, holding.ports))]

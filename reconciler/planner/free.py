@@ -1,4 +1,4 @@
-"""The free state of a host and what is wanted of it: two values, and all that a fit depends on.
+"""The free state of a host and what is wanted of it: values, and all that a fit depends on.
 
 Hosts with equal free state are one equivalence class: a fit is computed once for all of them.
 """
@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 from reconciler.model.host import GpuMode
 from reconciler.model.placement import Numa
-from reconciler.model.resources import GpuRequest, MigSlices, WholeGpus
+from reconciler.model.resources import AllGpus, GpuRequest, GpuShare, MigSlices, WholeGpus
+from reconciler.planner.links import Rows
 from reconciler.planner.topology import Domain
 
 GIB = 1024**3
+WHOLE = 1000  # thousandths of a card
 
 
 class CardKind(NamedTuple):
@@ -24,30 +26,49 @@ class CardKind(NamedTuple):
     memory: int
 
 
-Piece = CardKind | str
-"""What is counted: a kind of whole card, or the profile of a MIG slice."""
+class CardFree(NamedTuple):
+    """One card that has something left.
+
+    ``milli`` are free thousandths (1000: it can be given whole; 0: a card with MIG enabled). ``busy`` masks the memory
+    slices of a MIG card that exist or are promised, ``idle`` lists those that exist and nobody holds, as (profile,
+    start); where ``cut`` is set, more may be created in the rest. ``island`` is 0 where NVLinks join all cards of the host
+    alike, -1 where there are none, else the card's position in ``HostKind.links``.
+    """
+
+    kind: CardKind
+    milli: int = WHOLE
+    island: int = -1
+    busy: int = 0
+    idle: tuple[tuple[str, int], ...] = ()
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HostKind:
-    """What never changes while planning. ``tags`` carry their scarcity; ``cpus`` counts those to give, by domain."""
+    """What never changes while planning. ``tags`` carry their scarcity; ``cpus`` counts those to give, by domain.
+
+    ``mixed`` hosts have cards of more than one kind. ``links`` are the pair scores of its cards by position where NVLinks do not join all alike (then ``island`` is a
+    card's position); ``nics`` counts the RDMA network cards of each domain.
+    """
 
     domains: tuple[Domain, ...]
     tags: tuple[tuple[str, int], ...]
     cards: int
     cpus: tuple[int, ...]
     gpu_mode: GpuMode
+    mixed: bool = False
+    links: Rows | None = None
+    nics: tuple[int, ...] = ()
 
 
 class NodeFree(NamedTuple):
-    """What one domain has left: idle CPUs, millicpus promised to shared work there, bytes, cards, slices."""
+    """What one domain has left: idle CPUs, millicpus promised to shared work there, bytes, cards with their number."""
 
     idle: int
     quota: int
     sharers: bool
     memory: int
-    cards: tuple[tuple[CardKind, int], ...]
-    slices: tuple[tuple[str, int], ...]
+    cards: tuple[tuple[CardFree, int], ...]
 
     @property
     def exclusive(self) -> int:
@@ -63,11 +84,16 @@ class NodeFree(NamedTuple):
     @property
     def card_count(self) -> int:
         """Free whole cards of any kind."""
-        return sum(count for _, count in self.cards)
+        return sum(count for card, count in self.cards if card.milli == WHOLE)
+
+    @property
+    def milli(self) -> int:
+        """Free thousandths of cards, parts of shared ones with them."""
+        return sum(card.milli * count for card, count in self.cards)
 
 
 class Free(NamedTuple):
-    """The free state of a host; ``memory`` is bytes of the host as a whole, ``kind`` an interned HostKind."""
+    """The free state of a host; ``memory`` is bytes of the host as a whole, ``kind_id`` an interned HostKind."""
 
     kind_id: int
     memory: int
@@ -83,11 +109,14 @@ class Want(NamedTuple):
     numa: Numa
     gpus: GpuRequest | None
     tags: tuple[str, ...]
+    rdma: bool = False
 
     @property
     def pieces(self) -> int:
-        """How many cards or slices."""
-        return self.gpus.count if isinstance(self.gpus, WholeGpus | MigSlices) else 0
+        """How many cards, slices or shares."""
+        if isinstance(self.gpus, WholeGpus | MigSlices):
+            return self.gpus.count
+        return 1 if isinstance(self.gpus, GpuShare) else 0
 
     @property
     def bound(self) -> bool:
@@ -95,25 +124,20 @@ class Want(NamedTuple):
         return self.numa in {Numa.REQUIRE, Numa.REQUIRE_SOCKET}
 
     @property
-    def rationed(self) -> bool:
-        """Whether it takes cards away from others."""
-        return self.pieces > 0
+    def millicpus(self) -> int:
+        """Thousandths of a CPU, whoever owns them."""
+        return self.units * 1000 if self.exclusive else self.units
 
     def capacity(self, node: NodeFree) -> int:
         """CPU units that ``node`` could give."""
         return node.exclusive if self.exclusive else node.shared
 
-    def stock(self, node: NodeFree) -> tuple[tuple[Piece, int], ...]:
-        """The matching pieces that ``node`` has, most common kind first."""
-        if isinstance(self.gpus, WholeGpus):
-            return tuple(item for item in node.cards if matches(item[0], self.gpus))
-        if isinstance(self.gpus, MigSlices):
-            return tuple(item for item in node.slices if item[0] == self.gpus.profile)
-        return ()
 
-    def available(self, node: NodeFree, kinds: frozenset[Piece] | None = None) -> int:
-        """How many matching pieces ``node`` has (of ``kinds``, when given)."""
-        return sum(count for kind, count in self.stock(node) if kinds is None or kind in kinds)
+def admits(kind: HostKind, want: Want) -> bool:
+    """Whether hosts of a kind can take such work at all, however much is free."""
+    if isinstance(want.gpus, AllGpus) and (kind.gpu_mode is not GpuMode.PASSTHROUGH or not kind.cards):
+        return False
+    return not want.rdma or any(kind.nics)
 
 
 @lru_cache(maxsize=4096)
@@ -123,6 +147,23 @@ def matches(kind: CardKind, request: WholeGpus) -> bool:
     The driver keeps some MiB of each card to itself, so a card's memory counts as rounded up to whole GiB: 80Gi is
     met by a card that is sold with 80 GB and reports 79.6 GiB.
     """
-    size = -(-kind.memory // GIB) * GIB
-    fits = size >= request.min_memory
-    return fits and (not request.models or any(fnmatchcase(kind.model, glob) for glob in request.models))
+    return sold_size(kind) >= request.min_memory and of_models(kind.model, request.models)
+
+
+def sold_size(kind: CardKind) -> int:
+    """Bytes of a card's memory as it is sold: rounded up to whole GiB."""
+    return -(-kind.memory // GIB) * GIB
+
+
+def of_models(model: str, globs: tuple[str, ...]) -> bool:
+    """Whether a model is one of those asked for; no globs: any is."""
+    return not globs or any(fnmatchcase(model, glob) for glob in globs)
+
+
+@lru_cache(maxsize=4096)
+def share_milli(kind: CardKind, request: GpuShare) -> int | None:
+    """The thousandths of a card of that kind that a share amounts to; None when it cannot be had of such a card."""
+    if not of_models(kind.model, request.models):
+        return None
+    milli = request.milli or -(-request.memory * WHOLE // max(1, sold_size(kind)))
+    return milli if milli <= WHOLE else None

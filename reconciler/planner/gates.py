@@ -1,8 +1,14 @@
-"""Hosts that take no work, whatever it asks, and hosts that a policy does not want: in words."""
+"""Every yes-or-no condition of an ask, in order: can the host take anything, may it take this. And each in words."""
 
 from collections.abc import Sequence
 
-from reconciler.planner.policies import Filter
+from reconciler.model.host import HostState
+from reconciler.model.resources import AllGpus
+from reconciler.model.snapshot import HostView, Reach
+from reconciler.planner.ask import Ask
+from reconciler.planner.conditions import Conditions
+from reconciler.planner.free import Want
+from reconciler.planner.policies import Filter, is_local
 
 STATES = {
     "unreachable": ("is unreachable", "are unreachable"),
@@ -12,6 +18,60 @@ STATES = {
     "stale facts": ("has stale facts", "have stale facts"),
 }
 """The filters that ask nothing of the work but whether it is for a host in that state: of one host, and of several."""
+
+
+class Gates:
+    """The gates of a fleet; sets of hosts are masks by position."""
+
+    def __init__(self, views: Sequence[HostView], conditions: Conditions) -> None:
+        self._conditions = conditions
+        self._places = {view.spec.name: place for place, view in enumerate(views)}
+        self._every = (1 << len(views)) - 1
+        failing = dict.fromkeys(STATES, 0)
+        for place, view in enumerate(views):
+            failing["unreachable"] |= (view.reach is Reach.UNREACHABLE) << place
+            failing["no facts yet"] |= (view.facts is None) << place
+            failing["drained"] |= (view.spec.state is HostState.DRAINED) << place
+            failing["cordoned"] |= (view.spec.state is HostState.CORDONED) << place
+            failing["stale facts"] |= (view.reach is Reach.STALE) << place
+        self._states = {name: self._every & ~hosts for name, hosts in failing.items()}
+
+    def scope(self, ask: Ask) -> int:
+        """Every host, or the only one that it may be on."""
+        if ask.only is None:
+            return self._every
+        return 1 << self._places[ask.only] if ask.only in self._places else 0
+
+    def all(self, ask: Ask, want: Want) -> list[Filter]:
+        """Every condition, as things stand now."""
+        gates = self.host_states(ask, want) + self._conditions.policy(ask.instance, ask.workload)
+        hosts = passing(self.scope(ask), gates)
+        return gates + self._conditions.required(ask.instance, ask.workload, hosts)
+
+    def steady(self, ask: Ask, want: Want) -> int:
+        """The hosts that pass every condition that other work cannot change."""
+        gates = self.host_states(ask, want) + self._conditions.policy(ask.instance, ask.workload, counting=False)
+        return passing(self.scope(ask), gates)
+
+    def host_states(self, ask: Ask, want: Want) -> list[Filter]:
+        """Whether a host can take anything; a local service is for closed hosts too."""
+        states = self._states
+        names = ["unreachable", "no facts yet"]
+        gates = [(name, states[name]) for name in names]
+        if not is_local(ask.workload.policy):
+            home = self._places.get(ask.home or "")
+            allowed = 1 << home if ask.in_place and home is not None else 0
+            gates += [("drained", states["drained"]), ("cordoned", states["cordoned"] | allowed)]
+        if want.pieces or isinstance(want.gpus, AllGpus):
+            gates.append(("stale facts", states["stale facts"]))
+        return gates
+
+
+def passing(hosts: int, gates: Sequence[Filter]) -> int:
+    """Those of ``hosts`` that pass all of ``gates``."""
+    for _, mask in gates:
+        hosts &= mask
+    return hosts
 
 
 def closed(gates: Sequence[Filter], hosts: int) -> tuple[Filter, ...]:

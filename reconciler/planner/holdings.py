@@ -12,15 +12,17 @@ from reconciler.planner.topology import Topology, mask_of, pci_key
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A host before any work of ours: idle CPUs by domain (masks), bytes of memory, offered cards and slices.
+    """A host before any work of ours: idle CPUs by domain (masks), bytes of memory, cards that can be given whole.
 
-    ``withheld`` says in words why a card is not offered whole; ``ports`` are (host ip, port, protocol).
+    ``slices`` are the MIG slices that nobody holds, ``cut`` the cards on which more may be created; ``withheld`` says
+    in words why a card is not offered whole; ``ports`` are (host ip, port, protocol).
     """
 
     idle: tuple[int, ...]
     memory: int
     cards: frozenset[str]
     slices: frozenset[str]
+    cut: frozenset[str]
     withheld: Mapping[str, str]
     ports: tuple[tuple[str, int, str], ...]
 
@@ -34,13 +36,15 @@ def base_of(view: HostView, topology: Topology) -> Base:
         taken |= mask_of(sorted(claim_of(container).cores))
     total = view.facts.memory if view.facts else 0
     withheld: dict[str, str] = {}
-    cards, slices = set(), set()
+    cards, slices, cut = set[str](), set[str](), set[str]()
     for card in topology.cards:
         gpu = card.gpu
         reason = _unfit(gpu, spec) or _held(gpu, foreign) or _busy(gpu, view)
         free_slices = [] if reason else _free_slices(gpu, foreign)
         slices.update(free_slices)
-        reason = reason or _whole(gpu)
+        if not reason and gpu.mig_enabled and spec.mig_create:
+            cut.add(gpu.uuid)
+        reason = reason or _whole(gpu, spec)
         if reason:
             withheld[gpu.uuid] = reason
         else:
@@ -50,6 +54,7 @@ def base_of(view: HostView, topology: Topology) -> Base:
         memory=total - spec.reserved_memory - sum(container.holding.memory for container in foreign),
         cards=frozenset(cards),
         slices=frozenset(slices),
+        cut=frozenset(cut),
         withheld=withheld,
         ports=tuple(port for container in foreign for port in container.holding.ports),
     )
@@ -77,10 +82,12 @@ def _held(gpu: Gpu, foreign: list[Container]) -> str:
     return ""
 
 
-def _whole(gpu: Gpu) -> str:
+def _whole(gpu: Gpu, spec: HostSpec) -> str:
     """Why a card cannot be given whole although nothing is wrong with it."""
     if not gpu.mig_enabled:
         return ""
+    if spec.mig_create:
+        return "a card with MIG enabled is never offered whole"
     return "a card with MIG enabled is never offered whole" if gpu.mig_slices else "MIG is enabled and has no slices"
 
 

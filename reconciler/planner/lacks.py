@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from reconciler.model.host import GpuMode
 from reconciler.model.placement import Numa
-from reconciler.model.resources import AllGpus, MigSlices, format_memory
-from reconciler.planner.free import Free, HostKind, Want
+from reconciler.model.resources import AllGpus, GpuShare, MigSlices, WholeGpus, format_memory
+from reconciler.planner.cards import stock
+from reconciler.planner.free import WHOLE, Free, HostKind, Want, admits
 
-STAGES = ("gpuMode passthrough", "gpus", "cpus", "memory", "numa", "ports")
+STAGES = ("gpuMode passthrough", "rdma", "gpus", "cpus", "memory", "numa", "ports")
 """The filters that a host can fail once policy admits it, in order."""
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight")
@@ -28,12 +29,14 @@ class Lack:
 
 def lack_of(free: Free, kind: HostKind, want: Want) -> Lack | None:
     """What the host as a whole lacks; None when its sums suffice."""
-    if isinstance(want.gpus, AllGpus) and (kind.gpu_mode is not GpuMode.PASSTHROUGH or not kind.cards):
-        return Lack(STAGES[0], 1, "gpuMode: passthrough" if kind.cards else "any GPU")
+    if not admits(kind, want):
+        if isinstance(want.gpus, AllGpus) and (kind.gpu_mode is not GpuMode.PASSTHROUGH or not kind.cards):
+            return Lack(STAGES[0], 1, "gpuMode: passthrough" if kind.cards else "any GPU")
+        return Lack(STAGES[1], 1, "an RDMA network card")
     found: list[Lack] = []
-    pieces = want.pieces - sum(want.available(node) for node in free.nodes)
+    pieces = want.pieces - sum(stock(node.cards, want) for node in free.nodes)
     if pieces > 0:
-        found.append(Lack("gpus", pieces, f"{pieces} more free {things(want, pieces)}"))
+        found.append(Lack("gpus", pieces, _more(want, pieces)))
     units = want.units - sum(want.capacity(node) for node in free.nodes)
     if units > 0:
         kept = _kept(want, sum(node.idle for node in free.nodes), want.units - units)
@@ -52,8 +55,10 @@ def lack_of(free: Free, kind: HostKind, want: Want) -> Lack | None:
 def numa_lack(free: Free, want: Want) -> Lack:
     """Why a host whose sums suffice has no set of nodes that does."""
     rule = f"numa is {want.numa}d" if want.numa is Numa.REQUIRE else "one socket is required"
-    counts = [want.available(node) for node in free.nodes]
+    counts = [stock(node.cards, want) for node in free.nodes]
     holders = [count for count in counts if count]
+    if isinstance(want.gpus, WholeGpus) and want.gpus.link and max(counts) >= want.pieces:
+        return Lack("numa", 1, f"{want.pieces} free GPUs joined by NVLink{' on one node' if want.bound else ''}")
     if want.pieces and max(counts) < want.pieces:
         over = f"{NUMBERS[len(holders)] if len(holders) < len(NUMBERS) else len(holders)} nodes"
         part = "socket" if want.numa is Numa.REQUIRE_SOCKET else "node"
@@ -79,8 +84,24 @@ def _kept_words(kept: int) -> str:
     return f" ({kept} {'stays' if kept == 1 else 'stay'} for shared work)" if kept else ""
 
 
+def _more(want: Want, pieces: int) -> str:
+    return (
+        f"a {share_name(want.gpus)}"
+        if isinstance(want.gpus, GpuShare)
+        else f"{pieces} more free {things(want, pieces)}"
+    )
+
+
+def share_name(share: GpuShare) -> str:
+    """``GPU with 0.5 of it free``, ``GPU with 10Gi of its memory free``."""
+    part = f"{share.milli / WHOLE:g} of it" if share.milli else f"{format_memory(share.memory)} of its memory"
+    return f"GPU with {part} free"
+
+
 def things(want: Want, count: int) -> str:
-    """``GPU``, ``GPUs`` or ``1g.10gb slices``."""
+    """``GPU``, ``GPUs``, ``1g.10gb slices`` or ``share of a GPU``."""
+    if isinstance(want.gpus, GpuShare):
+        return "share of a GPU"
     noun = f"{want.gpus.profile} slice" if isinstance(want.gpus, MigSlices) else "GPU"
     return noun if count == 1 else f"{noun}s"
 

@@ -6,10 +6,14 @@ from typing import NamedTuple
 
 from reconciler.model.host import HostFacts
 from reconciler.model.snapshot import HostView
-from reconciler.model.workload import Allocation, InstanceId, Slice
+from reconciler.model.workload import Allocation, InstanceId, Share, Slice
+from reconciler.planner.cards import kept
 from reconciler.planner.cores import cache_masks, core_masks
-from reconciler.planner.free import CardKind, NodeFree
+from reconciler.planner.falls import memory_falls, quota_falls
+from reconciler.planner.free import WHOLE, CardFree, CardKind, NodeFree
 from reconciler.planner.holdings import base_of
+from reconciler.planner.links import Rows, nvlinked, uneven
+from reconciler.planner.mig import compute_slices, legal, mask_at
 from reconciler.planner.ports import Taken
 from reconciler.planner.topology import Card, mask_of, topology_of
 
@@ -42,6 +46,8 @@ class Machine:
         self.claims: dict[str, Claim] = {}
         self._shares: dict[str, Shares] = {}
         self._kinds: Mapping[str, CardKind] = {}
+        self._offered: dict[str, CardFree] = {}
+        self.links: Rows | None = None
         self._cores: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._ports_ours = {
             (port, protocol): ip
@@ -54,8 +60,7 @@ class Machine:
     def _reset(self) -> None:
         self.idle = list(self.base.idle)
         self.memory = self.base.memory
-        self.cards = set(self.base.cards)
-        self.slices = set(self.base.slices)
+        self.cards = dict(self._offered)
         self._quota = [0 for _ in self.idle]
         self._sharers = [False for _ in self.idle]
         self._node_memory = [domain.memory for domain in self.topology.domains]
@@ -96,8 +101,46 @@ class Machine:
         return Claim(instance, workload, allocation, ports)
 
     def label_kinds(self, kinds: Mapping[tuple[str, int], CardKind]) -> None:
-        """Give each card its kind; the ranks in them are the fleet's."""
-        self._kinds = {card.gpu.uuid: kinds[card.gpu.model, card.gpu.memory] for card in self.topology.cards}
+        """Give each card its kind; the ranks in them are the fleet's. Done once, before anything is counted."""
+        cards = self.topology.cards
+        self._kinds = {card.gpu.uuid: kinds[card.gpu.model, card.gpu.memory] for card in cards}
+        gpus = [card.gpu for card in cards]
+        self.links = uneven(gpus)
+        even = 0 if nvlinked(gpus) else -1
+        self._offered = {
+            card.gpu.uuid: free
+            for place, card in enumerate(cards)
+            if (free := self._first(card, even if self.links is None else place)) is not None
+        }
+        self._reset()
+
+    def _first(self, card: Card, island: int) -> CardFree | None:
+        """A card before any work of ours; None when nothing of it is offered."""
+        gpu, kind = card.gpu, self._kinds[card.gpu.uuid]
+        if gpu.uuid in self.base.cards:
+            return CardFree(kind, WHOLE, island)
+        if not gpu.mig_enabled:
+            return None
+        busy = 0
+        for piece in gpu.mig_slices:
+            busy |= mask_at(kind, piece.profile, piece.start)
+        idle = tuple(sorted((one.profile, one.start) for one in gpu.mig_slices if one.uuid in self.base.slices))
+        return kept(CardFree(kind, 0, -1, busy, idle, gpu.uuid in self.base.cut))
+
+    @property
+    def mixed(self) -> bool:
+        """Whether it has cards of more than one kind."""
+        return len(set(self._kinds.values())) > 1
+
+    @property
+    def nics(self) -> tuple[int, ...]:
+        """RDMA network cards by domain; those of an unknown node are near to none, and count for the first."""
+        counts = [0 for _ in self.topology.domains]
+        for nic in self.view.facts.nics if self.view.facts and counts else ():
+            if nic.rdma:
+                known = self.topology.domain_of
+                counts[known.get(nic.numa_node, 0) if nic.numa_node is not None else 0] += 1
+        return tuple(counts)
 
     def kind_of(self, card: Card) -> CardKind:
         """Model and memory of a card, with its rank in the fleet."""
@@ -122,26 +165,28 @@ class Machine:
             pool |= self.idle[place]
         return pool
 
-    def free_slices(self) -> tuple[tuple[Card, Slice], ...]:
-        """Free MIG slices with their cards, in card order and by start."""
-        return tuple(
-            (card, Slice(card.gpu.uuid, piece.profile, piece.start, piece.uuid))
-            for card in self.topology.cards
-            for piece in sorted(card.gpu.mig_slices, key=lambda piece: (piece.start, piece.uuid))
-            if piece.uuid in self.slices
-        )
+    def slices_full(self) -> dict[str, str]:
+        """The cards on which slices may be cut and none can be any more, with the reason."""
+        cut = {piece for claim in self.claims.values() for piece in claim.allocation.mig if not piece.uuid}
+        out = {}
+        for card in self.topology.cards:
+            gpu, state = card.gpu, self.cards.get(card.gpu.uuid)
+            if gpu.uuid not in self.base.cut or (state is not None and legal(state.kind, state.busy)):
+                continue
+            there = [piece.profile for piece in gpu.mig_slices] + [one.profile for one in cut if one.gpu == gpu.uuid]
+            left = compute_slices(self._kinds[gpu.uuid]) - sum(int(profile.partition("g")[0]) for profile in there)
+            but = f" although {left} compute slice{' is' if left == 1 else 's are'} left" if left > 0 else ""
+            out[gpu.uuid] = f"memory slices are full{but}"
+        return out
 
     def nodes_free(self) -> tuple[NodeFree, ...]:
         """What each domain has left."""
-        cards: list[dict[CardKind, int]] = [{} for _ in self.idle]
+        cards: list[dict[CardFree, int]] = [{} for _ in self.idle]
         for card in self.topology.cards:
-            if card.gpu.uuid in self.cards:
-                kind, there = self.kind_of(card), cards[card.domain]
-                there[kind] = there.get(kind, 0) + 1
-        slices: list[dict[str, int]] = [{} for _ in self.idle]
-        for card, piece in self.free_slices() if self.slices else ():
-            profiles = slices[card.domain]
-            profiles[piece.profile] = profiles.get(piece.profile, 0) + 1
+            free = self.cards.get(card.gpu.uuid)
+            if free is not None:
+                there = cards[card.domain]
+                there[free] = there.get(free, 0) + 1
         return tuple(
             NodeFree(
                 idle=idle.bit_count(),
@@ -149,15 +194,18 @@ class Machine:
                 sharers=self._sharers[place],
                 memory=max(0, self._node_memory[place]),
                 cards=tuple(sorted(cards[place].items())),
-                slices=tuple(sorted(slices[place].items())),
             )
             for place, idle in enumerate(self.idle)
         )
 
     def _apply(self, key: str, claim: Claim) -> None:
         allocation = claim.allocation
-        self.cards.difference_update(allocation.gpus)
-        self.slices.difference_update(piece.uuid for piece in allocation.mig)
+        for uuid in allocation.gpus:
+            self.cards.pop(uuid, None)
+        for piece in allocation.mig:
+            self._take_slice(piece)
+        if allocation.share:
+            self._take_share(allocation.share)
         if key not in self._shares:
             self._shares[key] = self._shares_of(allocation)
         shares = self._shares[key]
@@ -179,33 +227,32 @@ class Machine:
         """
         places = self.places_of(allocation.cpu_nodes) or tuple(range(len(self.idle)))
         bound = self.places_of(allocation.memory_nodes) or places
-        domains = self.topology.domains
-        homes = tuple(dict.fromkeys(home for place in bound for home in domains[place].homes))
-        memory = proportional(allocation.memory, [max(0, self._node_memory[home]) for home in homes])
-        quota = []
-        if not allocation.exclusive:
-            places = tuple(place for place in places if self.idle[place])
-            rooms = [max(0, self.idle[place].bit_count() * 1000 - self._quota[place]) for place in places]
-            quota = proportional(allocation.millicpus, rooms)
-        return Shares(tuple(zip(places, quota, strict=False)), tuple(zip(homes, memory, strict=True)))
+        memory = memory_falls(self.topology.domains, self._node_memory, bound, allocation.memory)
+        if allocation.exclusive:
+            return Shares((), memory)
+        idle = [mask.bit_count() for mask in self.idle]
+        return Shares(quota_falls(idle, self._quota, places, allocation.millicpus), memory)
+
+    def _take_share(self, share: Share) -> None:
+        card = self.cards.get(share.gpu)
+        if card is not None:
+            self._put(share.gpu, card._replace(milli=max(0, card.milli - share.milli)))
+
+    def _take_slice(self, piece: Slice) -> None:
+        card = self.cards.get(piece.gpu)
+        if card is None:
+            return
+        rest = tuple(one for one in card.idle if one != (piece.profile, piece.start))
+        mask = mask_at(card.kind, piece.profile, piece.start)
+        self._put(piece.gpu, card._replace(idle=rest, busy=card.busy | mask))
+
+    def _put(self, uuid: str, card: CardFree) -> None:
+        left = kept(card)
+        if left is None:
+            del self.cards[uuid]
+        else:
+            self.cards[uuid] = left
 
     def _take_ports(self, ports: tuple[tuple[str, int, str], ...]) -> None:
         for ip, port, protocol in ports:
             self._ports[port, protocol] = (*self._ports.get((port, protocol), ()), ip)
-
-
-def proportional(amount: int, rooms: list[int]) -> list[int]:
-    """``amount`` divided by ``rooms``; it sums up exactly, and stays within them where it fits at all."""
-    total = sum(rooms)
-    if not rooms:
-        return []
-    if total == 0:
-        return [amount, *[0] * (len(rooms) - 1)]
-    parts = [amount * room // total for room in rooms]
-    left = amount - sum(parts)
-    for place, room in enumerate(rooms):
-        more = min(left, max(0, room - parts[place]))
-        parts[place] += more
-        left -= more
-    parts[0] += left
-    return parts

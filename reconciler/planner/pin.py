@@ -1,15 +1,19 @@
 """Counters → names: which cards, which cores, which memory nodes. Deterministic, and kind to what was held before."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.model.placement import Numa
-from reconciler.model.resources import Request
-from reconciler.model.workload import Allocation, Slice
+from reconciler.model.resources import GpuShare, Request
+from reconciler.model.workload import Allocation, Share, Slice
+from reconciler.planner.cards import Take, kept
 from reconciler.planner.cores import pick
-from reconciler.planner.fit import Offer, Split
-from reconciler.planner.free import Piece, Want
+from reconciler.planner.falls import proportional
+from reconciler.planner.fit import Split
+from reconciler.planner.free import WHOLE, CardFree, Want
 from reconciler.planner.links import best_set
-from reconciler.planner.machine import Machine, proportional
+from reconciler.planner.machine import Machine
+from reconciler.planner.states import Offer
 from reconciler.planner.topology import Card, bits, mask_of
 
 NOTHING = Allocation()
@@ -18,23 +22,13 @@ NOTHING = Allocation()
 def pin(machine: Machine, offer: Offer, want: Want, near: Allocation | None) -> tuple[Allocation, tuple[str, ...]]:
     """The allocation that an offer amounts to (ports apart), and what a person should know about it."""
     near = near or NOTHING
-    cards = tuple(
-        card
-        for place, piece, count in offer.cards
-        if not isinstance(piece, str)
-        for card in _whole(machine, place, piece, count, near)
-    )
-    slices = tuple(
-        pair
-        for place, piece, count in offer.cards
-        if isinstance(piece, str)
-        for pair in _slices(machine, place, piece, count, near)
-    )
-    given = tuple(dict.fromkeys([*cards, *(card for card, _ in slices)]))
+    given = _cards(machine, offer, near)
     cpus = _cpus(machine, offer, want, near)
+    pairs = list(zip(offer.takes, given, strict=True))
     allocation = Allocation(
-        gpus=tuple(sorted(card.gpu.uuid for card in cards)),
-        mig=tuple(sorted((piece for _, piece in slices), key=lambda piece: (piece.gpu, piece.start, piece.uuid))),
+        gpus=tuple(sorted(card.gpu.uuid for take, card in pairs if take.milli == WHOLE)),
+        mig=tuple(sorted((_slice(take, card) for take, card in pairs if take.profile), key=_slice_key)),
+        share=next((_share(take, card, want) for take, card in pairs if 0 < take.milli < WHOLE), None),
         gpu_nodes=gpu_nodes(machine, given),
         cpu_nodes=nodes_of(machine, cpus),
         memory_nodes=offer.bind,
@@ -47,26 +41,45 @@ def pin(machine: Machine, offer: Offer, want: Want, near: Allocation | None) -> 
 
 
 def split_of(machine: Machine, near: Allocation, want: Want) -> Split | None:
-    """``near`` as counts, for ``fit.refit``; None unless all its cards or slices are free."""
-    counts: dict[tuple[int, Piece], int] = {}
-    free = {piece.uuid: card for card, piece in machine.free_slices()} if near.mig else {}
-    for card in machine.topology.cards:
-        if card.gpu.uuid in near.gpus and card.gpu.uuid in machine.cards:
-            key = (card.domain, machine.kind_of(card))
-            counts[key] = counts.get(key, 0) + 1
-    for piece in near.mig:
-        if piece.uuid in free:
-            place = (free[piece.uuid].domain, piece.profile)
-            counts[place] = counts.get(place, 0) + 1
-    if sum(counts.values()) != len(near.gpus) + len(near.mig):
-        return None
-    cards = tuple(sorted((place, piece, count) for (place, piece), count in counts.items()))
+    """``near`` as counts, for ``States.keep``; None unless all its cards, its slices or its share are free."""
+    takes: list[Take] = []
+    cards = dict(machine.cards)
+    by_uuid = {card.gpu.uuid: card for card in machine.topology.cards}
+    for uuid, profile, start, milli in _held(near):
+        before, card = cards.get(uuid), by_uuid.get(uuid)
+        after = _without(before, profile, start, milli) if before and card else None
+        if before is None or card is None or after is None:
+            return None
+        left = kept(after)
+        takes.append(Take(card.domain, before, left, profile, start, milli))
+        if left is None:
+            del cards[uuid]
+        else:
+            cards[uuid] = left
     owned = mask_of(near.cpus) if near.exclusive and want.exclusive else 0
     cpus = tuple((place, (owned & idle).bit_count()) for place, idle in enumerate(machine.idle) if owned & idle)
     if sum(count for _, count in cpus) != owned.bit_count():
         cpus = ()
-    used = [place for place, _, _ in cards] + list(machine.places_of(near.cpu_nodes))
-    return Split(cards, cpus, tuple(dict.fromkeys(used)))
+    used = [take.place for take in takes] + list(machine.places_of(near.cpu_nodes))
+    return Split(tuple(takes), cpus, tuple(dict.fromkeys(used)))
+
+
+def _held(near: Allocation) -> Iterator[tuple[str, str, int, int]]:
+    """(card, profile, start, thousandths) of everything that an allocation holds."""
+    for uuid in near.gpus:
+        yield uuid, "", 0, WHOLE
+    for piece in near.mig:
+        yield piece.gpu, piece.profile, piece.start, 0
+    if near.share:
+        yield near.share.gpu, "", 0, near.share.milli
+
+
+def _without(card: CardFree, profile: str, start: int, milli: int) -> CardFree | None:
+    """A card without a slice that exists, or without some thousandths; None when they are not free."""
+    if profile:
+        rest = tuple(one for one in card.idle if one != (profile, start))
+        return card._replace(idle=rest) if len(rest) < len(card.idle) else None
+    return card._replace(milli=card.milli - milli) if card.milli >= milli else None
 
 
 def resized(machine: Machine, request: Request, current: Allocation) -> Allocation | None:
@@ -110,9 +123,14 @@ def gpu_nodes(machine: Machine, cards: tuple[Card, ...]) -> tuple[int, ...]:
 
 def warnings_of(machine: Machine, allocation: Allocation, want: Want, cards: tuple[Card, ...]) -> tuple[str, ...]:
     """What is not as near as it should be; what a condition allows or nobody asked about is not told."""
+    out = [
+        f"MIG slice {one.profile} at {one.start} of {one.gpu} is not cut yet: "
+        f"nvidia-smi mig -i {one.gpu} -cgi {one.profile}:{one.start} -C"
+        for one in allocation.mig
+        if not one.uuid
+    ]
     if want.numa is Numa.NONE:
-        return ()
-    out = []
+        return tuple(out)
     if any(card.node is None for card in cards):
         out.append(f"NUMA unknown for the GPUs of {machine.name}: planned as one node")
     used = set(allocation.gpu_nodes) | set(allocation.cpu_nodes)
@@ -129,28 +147,62 @@ def named(nodes: tuple[int, ...]) -> str:
     return f"nodes {', '.join(first)} and {last}" if first else f"node {last}"
 
 
-def _whole(machine: Machine, place: int, kind: Piece, count: int, near: Allocation) -> list[Card]:
-    free = [
-        card
-        for card in machine.topology.cards
-        if card.domain == place and card.gpu.uuid in machine.cards and machine.kind_of(card) == kind
+def _cards(machine: Machine, offer: Offer, near: Allocation) -> tuple[Card, ...]:
+    """A card for every take: those held before, then by links, then in card order."""
+    chosen: list[Card | None] = [None] * len(offer.takes)
+    wholes: dict[tuple[int, CardFree], list[int]] = {}
+    state = dict(machine.cards)
+    for index, take in enumerate(offer.takes):
+        if take.milli == WHOLE:
+            wholes.setdefault((take.place, take.before), []).append(index)
+        else:
+            card = _one(machine, state, take, near)
+            chosen[index] = card
+            if take.after is None:
+                del state[card.gpu.uuid]
+            else:
+                state[card.gpu.uuid] = take.after
+    for (place, before), indexes in wholes.items():
+        for index, card in zip(indexes, _whole(machine, place, before, len(indexes), near), strict=True):
+            chosen[index] = card
+    return tuple(card for card in chosen if card is not None)
+
+
+def _one(machine: Machine, state: Mapping[str, CardFree], take: Take, near: Allocation) -> Card:
+    """The card of a share or slice: the one that it had, else the first that is in the state it is to be in."""
+    held = {uuid for uuid, profile, start, _ in _held(near) if (profile, start) == (take.profile, take.start)}
+    fitting = [
+        card for card in machine.topology.cards if card.domain == take.place and state.get(card.gpu.uuid) == take.before
     ]
-    kept = [card for card in free if card.gpu.uuid in near.gpus][:count]
-    rest = {card.gpu.uuid: card for card in free if card not in kept}
-    return kept + [rest[gpu.uuid] for gpu in best_set([card.gpu for card in rest.values()], count - len(kept))]
+    return next((card for card in fitting if card.gpu.uuid in held), fitting[0])
 
 
-def _slices(machine: Machine, place: int, profile: str, count: int, near: Allocation) -> list[tuple[Card, Slice]]:
-    """Slices that were held before, then those of the card with the fewest left."""
-    every = machine.free_slices()
-    held = {piece.uuid for piece in near.mig}
-    left: dict[str, int] = {}
-    for card, _ in every:
-        left[card.gpu.uuid] = left.get(card.gpu.uuid, 0) + 1
-    order = machine.topology.cards.index
-    free = [(card, piece) for card, piece in every if card.domain == place and piece.profile == profile]
-    free.sort(key=lambda pair: (pair[1].uuid not in held, left[pair[0].gpu.uuid], order(pair[0]), pair[1].start))
-    return free[:count]
+def _whole(machine: Machine, place: int, before: CardFree, count: int, near: Allocation) -> list[Card]:
+    free = [
+        card for card in machine.topology.cards if card.domain == place and machine.cards.get(card.gpu.uuid) == before
+    ]
+    kept_cards = [card for card in free if card.gpu.uuid in near.gpus][:count]
+    rest = {card.gpu.uuid: card for card in free if card not in kept_cards}
+    more = best_set([card.gpu for card in rest.values()], count - len(kept_cards))
+    return kept_cards + [rest[gpu.uuid] for gpu in more]
+
+
+def _slice(take: Take, card: Card) -> Slice:
+    """The slice that exists there, or one to be cut."""
+    for piece in card.gpu.mig_slices:
+        if (piece.profile, piece.start) == (take.profile, take.start):
+            return Slice(card.gpu.uuid, piece.profile, piece.start, piece.uuid)
+    return Slice(card.gpu.uuid, take.profile, take.start)
+
+
+def _slice_key(piece: Slice) -> tuple[str, int, str]:
+    return (piece.gpu, piece.start, piece.uuid)
+
+
+def _share(take: Take, card: Card, want: Want) -> Share:
+    """The part of a card, and the bytes of its memory that go with it: those asked for, or the same fraction."""
+    asked = want.gpus.memory if isinstance(want.gpus, GpuShare) and not want.gpus.milli else 0
+    return Share(card.gpu.uuid, take.milli, asked or card.gpu.memory * take.milli // WHOLE)
 
 
 def _cpus(machine: Machine, offer: Offer, want: Want, near: Allocation) -> int:

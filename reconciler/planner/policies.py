@@ -93,6 +93,10 @@ class Policies:
         out += [one for one in self._parts(workload.policy, workload, full) if one not in out]
         return out
 
+    def parts(self, policy: Policy, workload: Workload) -> list[Filter]:
+        """The conditions of one policy that no instance changes, without what it implies."""
+        return self._parts(policy, workload, lambda _: 0)
+
     def _parts(self, policy: Policy, workload: Workload, full: Full) -> list[Filter]:
         match policy:
             case AnyHost() | LocalHost():

@@ -28,6 +28,11 @@ def clashes(taken: Taken, wanted: Iterable[tuple[str, int, str]]) -> int | None:
     return None
 
 
+def clash_free(one: tuple[str, int, str], other: tuple[str, int, str]) -> bool:
+    """Whether two ports, as (host ip, port, protocol), can be had on one host."""
+    return clashes({one[1:]: (one[0],)}, (other,)) is None
+
+
 class Assigned(NamedTuple):
     """Ports that can be had: as (container port, protocol, host port), and as (host ip, host port, protocol)."""
 

@@ -1,53 +1,95 @@
 """How good an offer is compared with those of other hosts: a tuple, lowest wins."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from reconciler.planner.free import Free, HostKind, Piece, Want
+from reconciler.planner.batch_order import angle
+from reconciler.planner.free import HostKind, NodeFree, Want
 
 MEGA = 1024**2
 
 
+class Totals(NamedTuple):
+    """What a host has left: millicpus, idle CPUs, thousandths of cards, whole cards, cards with anything at all."""
+
+    millicpus: int
+    idle: int
+    milli: int
+    cards: int
+    pieces: int
+
+
+def totals_of(nodes: Sequence[NodeFree]) -> Totals:
+    """The sums over the domains of a host."""
+    return Totals(
+        millicpus=sum(node.idle * 1000 - node.quota for node in nodes),
+        idle=sum(node.idle for node in nodes),
+        milli=sum(node.milli for node in nodes),
+        cards=sum(node.card_count for node in nodes),
+        pieces=sum(count for node in nodes for _, count in node.cards),
+    )
+
+
 class Score(NamedTuple):
-    """What is compared, in this order. All counts are what stays free on the host afterwards.
+    """What is compared, in this order; all counts of what is left are those of the host afterwards.
 
     ``off_limits`` is 1 for work without cards on a host that has some; ``spread`` counts domains beyond the first;
-    ``tags`` weighs the tags that the request does not need, ``rank`` the scarcity of the model it would take;
-    ``stranded`` counts cards that lose their share of the CPUs.
+    ``tags`` weighs the tags that the request does not need, ``rank`` the scarcity of the model it would take.
+    ``hunger`` is how much more CPU for each card the request takes than the host has for each free card (cards that
+    lose their cores are stranded), ``waste`` what is left of a card that it opens or shares, ``surplus`` how much less
+    it takes (cores are left without cards). Then the fullest host wins.
     """
 
     off_limits: int
     spread: int
     tags: int
     rank: int
-    stranded: int
+    hunger: int
+    waste: int
+    surplus: int
+    milli: int
+    millicpus: int
+    memory: int
     cards: int
     cpus: int
-    memory: int
 
 
-def score(free: Free, kind: HostKind, want: Want, spread: int, cards: tuple[tuple[int, Piece, int], ...]) -> Score:
-    """Best fit that keeps scarce hosts, whole hosts and the CPUs beside free cards for those who need them."""
-    idle = sum(node.idle for node in free.nodes)
-    left = sum(node.card_count for node in free.nodes)
-    taken = sum(count for _, piece, count in cards if not isinstance(piece, str))
-    cpus = idle - (want.units if want.exclusive else 0)
+def score(
+    kind: HostKind, want: Want, before: Totals, after: Totals, memory: int, spread: int, rank: int, waste: int, cap: int
+) -> Score:
+    """Best fit that keeps scarce hosts, whole hosts and the CPUs beside free cards for those who need them.
+
+    ``cap`` is the proportion of CPUs beyond which more of them make a host no better (see ``cap_of``).
+    """
+    hunger = surplus = 0
+    if want.pieces:
+        asked = angle(want.millicpus, before.milli - after.milli)
+        free = angle(before.millicpus, before.milli)
+        hunger, surplus = max(0, asked - free), max(0, min(free, cap) - asked)
     return Score(
         off_limits=int(not want.pieces and kind.cards > 0),
         spread=spread,
         tags=sum(weight for tag, weight in kind.tags if tag not in want.tags),
-        rank=max((piece.rank for _, piece, _ in cards if not isinstance(piece, str)), default=0),
-        stranded=_stranded(kind, left - taken, cpus) - _stranded(kind, left, idle),
-        cards=left - taken,
-        cpus=cpus,
-        memory=(free.memory - want.memory) // MEGA,
+        rank=rank,
+        hunger=hunger,
+        waste=waste,
+        surplus=surplus,
+        milli=after.milli,
+        millicpus=after.millicpus,
+        memory=(memory - want.memory) // MEGA,
+        cards=after.cards,
+        cpus=after.idle,
     )
 
 
-def _stranded(kind: HostKind, cards: int, cpus: int) -> int:
-    """Free cards beyond those that the idle CPUs could serve at the host's own ratio."""
-    if not kind.cards:
-        return 0
-    return max(0, cards - -(-cpus * kind.cards // max(1, sum(kind.cpus))))
+def cap_of(wanted: tuple[int, int], fleet: tuple[int, int]) -> int:
+    """The angle of all that is wanted, as (millicpus, thousandths of cards), against what the GPU hosts have.
+
+    Where CPUs are as scarce as cards, half as much again: then no core is spare.
+    """
+    millicpus, milli = wanted
+    scarce = 10 * millicpus * fleet[1] > 9 * fleet[0] * milli
+    return angle(millicpus * 3 // 2 if scarce else millicpus, milli) if milli else 0
 
 
 def words(value: Score, want: Want) -> str:
@@ -57,8 +99,8 @@ def words(value: Score, want: Want) -> str:
         parts.append("a GPU host for work without GPUs")
     if value.tags:
         parts.append("tags it does not need")
-    if value.stranded > 0:
-        parts.append(f"strands {value.stranded} GPU{'s' if value.stranded > 1 else ''}")
+    if value.hunger and value.cards:
+        parts.append("takes CPUs that its free GPUs may need")
     left = (
         f"leaves {value.cards} GPU{'' if value.cards == 1 else 's'} and "
         if want.pieces or value.off_limits

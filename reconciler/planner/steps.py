@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.model.plan import Step, StepKind
-from reconciler.model.workload import Kind, Workload
+from reconciler.model.workload import Allocation, Kind, Workload
 from reconciler.planner.diff import Found
 
 RESTART_NO = (("RestartPolicy", {"Name": "no", "MaximumRetryCount": 0}),)
@@ -94,6 +94,16 @@ def later(steps: Iterable[Step]) -> list[Step]:
 def only_pull(steps: Iterable[Step]) -> list[Step]:
     """The same steps with the pull alone due: what it needs is still held."""
     return [replace(step, due=step.due and step.kind is StepKind.PULL) for step in steps]
+
+
+def uncut(allocation: Allocation) -> bool:
+    """Whether it waits for a MIG slice that somebody has to cut."""
+    return any(not piece.uuid for piece in allocation.mig)
+
+
+def after_cut(make: list[Step]) -> list[Step]:
+    """The same steps after the slice is cut, which is not the reconciler's to do: a later pass sees it there."""
+    return [replace(make[0], kind=StepKind.CUT, due=False), *later(make)]
 
 
 def rename(one: Found, name: str) -> Step:

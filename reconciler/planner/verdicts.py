@@ -24,7 +24,7 @@ def violations(
 
 
 def _cards(machine: Machine, workload: Workload, allocation: Allocation) -> Iterator[str]:
-    held = {*allocation.gpus, *(piece.gpu for piece in allocation.mig)}
+    held = cards_of(allocation)
     there = {card.gpu.uuid: card for card in machine.topology.cards}
     if held and machine.view.spec.gpu_mode is not GpuMode.MANAGED:
         yield f"{machine.name} has gpuMode {machine.view.spec.gpu_mode}"
@@ -40,10 +40,16 @@ def _cards(machine: Machine, workload: Workload, allocation: Allocation) -> Iter
             yield f"{uuid} ({card.gpu.model}) is not what is asked"
 
 
+def cards_of(allocation: Allocation) -> set[str]:
+    """Every card that an allocation has something of."""
+    shared = {allocation.share.gpu} if allocation.share else set()
+    return {*allocation.gpus, *(piece.gpu for piece in allocation.mig), *shared}
+
+
 def _numa(machine: Machine, workload: Workload, allocation: Allocation) -> Iterator[str]:
     if workload.numa not in {Numa.REQUIRE, Numa.REQUIRE_SOCKET}:
         return
-    held = {*allocation.gpus, *(piece.gpu for piece in allocation.mig)}
+    held = cards_of(allocation)
     cards = tuple(card for card in machine.topology.cards if card.gpu.uuid in held)
     places = machine.places_of((*gpu_nodes(machine, cards), *allocation.cpu_nodes))
     if len(places) < 2:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.errors import UsageError
+from reconciler.model.claims import WHOLE
 from reconciler.model.plan import Action, Existing, Pending, Plan, Step, StepKind
 from reconciler.model.resources import format_cpus
 from reconciler.model.workload import Allocation
@@ -14,6 +15,7 @@ from reconciler.report.text import summary
 
 PLAN_FORMAT = "reconciler.plan/v1"
 PRECONDITIONS = {
+    StepKind.CUT: "its place on the card is free; an operator cuts it",
     StepKind.PULL: "the image is wanted on the host by the pull policy",
     StepKind.UPDATE: "the container is there and is ours",
     StepKind.CREATE: "the name is free",
@@ -118,13 +120,14 @@ def _action(action: Action, *, full: bool) -> dict[str, Any]:
 
 def allocation_json(allocation: Allocation, *, full: bool = False) -> dict[str, Any]:
     """What an instance was given; CPUs as a kernel list, memory in bytes."""
+    share = allocation.share
     document = {
         "gpus": list(allocation.gpus),
         "mig": [
             {"gpu": one.gpu, "profile": one.profile, "start": one.start, "uuid": one.uuid or None}
             for one in allocation.mig
         ],
-        "share": None,
+        "share": {"gpu": share.gpu, "fraction": share.milli / WHOLE} if share else None,
         "gpuNodes": list(allocation.gpu_nodes),
         "cpuNodes": list(allocation.cpu_nodes),
         "memoryNodes": list(allocation.memory_nodes),

@@ -59,6 +59,7 @@ def _given(page: Page, allocation: Allocation, cards: Cards) -> None:
     rows = (
         ("cards", cards.whole(allocation.gpus)),
         ("slices", cards.slices(allocation.mig)),
+        ("share", cards.share(allocation.share)),
         ("cpus", cpus_name(allocation)),
         ("memory", memory_name(allocation)),
     )

@@ -3,12 +3,13 @@
 from typing import Any
 
 from reconciler.actual.holders import Holder, unknown_cards
+from reconciler.model.claims import WHOLE
 from reconciler.model.host import GpuMode, HostState
 from reconciler.model.resources import format_cpus, format_memory
 from reconciler.model.snapshot import Container, HostView, Reach, Snapshot
 from reconciler.report.facts import driver_name
 from reconciler.report.lines import Page, Part, Span, Style
-from reconciler.report.names import card_label, clock_name, count_name, model_name, numa_name
+from reconciler.report.names import card_label, clock_name, count_name, fraction_name, model_name, numa_name
 from reconciler.report.survey import Amount, Card, Survey, owned_cpus, survey
 
 HEAD = ("numa", "card", "model", "memory", "held by", "since (utc)")
@@ -74,8 +75,11 @@ def _cards_name(seen: Survey) -> str:
         return "no cards"
     slices = [held for card in seen.cards for _, held in card.slices]
     free = sum(all(by.kind == "process" for by in held) for held in slices)
-    return f"{seen.free_cards} of {count_name(len(seen.cards), 'card')} free" + (
-        f", {free} of {count_name(len(slices), 'slice')}" if slices else ""
+    shared = [card.free_milli for card in seen.cards if card.state == "shared"]
+    return (
+        f"{seen.free_cards} of {count_name(len(seen.cards), 'card')} free"
+        + (f", {free} of {count_name(len(slices), 'slice')}" if slices else "")
+        + (f", {fraction_name(sum(shared))} of {count_name(len(shared), 'shared card')}" if shared else "")
     )
 
 
@@ -117,14 +121,18 @@ def _whole_holders(card: Card) -> list[tuple[Part, str]]:
         return [(Span("free", Style.ADD), ""), *map(_named, card.holders)]
     shown = [by for by in card.holders if not card.slices or by.kind == "process"]
     note: list[tuple[Part, str]] = [(Span(f"{card.state}: {card.note}", Style.WARN), "")] if card.note else []
-    return [*note, *map(_named, shown)] or [(card.state, "")]
+    rest: list[tuple[Part, str]] = []
+    if card.state == "shared" and card.free_milli:
+        rest = [(Span(f"{fraction_name(card.free_milli)} free", Style.ADD), "")]
+    return [*note, *map(_named, shown), *rest] or [(card.state, "")]
 
 
 def _named(by: Holder) -> tuple[Part, str]:
     """A holder in words, and since when it runs."""
     state = "" if by.state in {"", "running"} else f", {by.state}"
     if by.kind == "ours":
-        return f"{by.name} ({f'owner {by.user}' if by.user else 'no owner'}{state})", clock_name(by.since)
+        part = f"{fraction_name(by.share)} of it, " if by.share else ""
+        return f"{by.name} ({part}{f'owner {by.user}' if by.user else 'no owner'}{state})", clock_name(by.since)
     if by.kind == "process":
         user = f" of {by.user}" if by.user else ""
         return Span(f"process {by.name}{user} (pid {by.pid}, {format_memory(by.memory)}, {by.how})", Style.WARN), ""
@@ -198,6 +206,7 @@ def _card_json(card: Card) -> dict[str, Any]:
         "numaNode": gpu.numa_node,
         "health": gpu.health,
         "state": card.state,
+        "free": card.free_milli / WHOLE,
         "note": card.note,
         "heldBy": [_holder_json(by) for by in card.holders],
         "slices": [
@@ -219,6 +228,7 @@ def _holder_json(by: Holder) -> dict[str, Any]:
         "since": by.since or None,
         "user": by.user or None,
         "how": by.how,
+        "share": by.share / WHOLE if by.share else None,
         "state": by.state or None,
         "pid": by.pid or None,
         "memory": by.memory or None,

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from reconciler.model.claims import WHOLE
 from reconciler.model.host import Gpu
 from reconciler.model.resources import format_cpus, format_memory
 from reconciler.model.snapshot import Snapshot
-from reconciler.model.workload import Allocation, Slice
+from reconciler.model.workload import Allocation, Share, Slice
 
 
 class Cards:
@@ -22,21 +23,35 @@ class Cards:
         return ", ".join(f"{self._labels(group)}{kind}" for kind, group in groups.items())
 
     def slices(self, slices: Iterable[Slice]) -> str:
-        """``1g.10gb of card 0 at 2 (NVIDIA A100-SXM4-80GB, NUMA 0)``."""
+        """``1g.10gb of card 0 at 2 (NVIDIA A100-SXM4-80GB, NUMA 0)``; one that is not cut yet is said to be so."""
         return ", ".join(
-            f"{one.profile} of card {card_label(self._gpus.get(one.gpu), one.gpu)} at {one.start}{self._kind(one.gpu)}"
+            f"{one.profile} of card {self._label(one.gpu)} at {one.start}"
+            f"{self._kind(one.gpu, '' if one.uuid else 'not cut yet')}"
             for one in slices
         )
 
+    def share(self, share: Share | None) -> str:
+        """``card 3 (0.5 of it, NVIDIA A100-SXM4-80GB, NUMA 0)``; empty for none."""
+        if share is None:
+            return ""
+        return f"card {self._label(share.gpu)}{self._kind(share.gpu, f'{fraction_name(share.milli)} of it')}"
+
     def brief(self, allocation: Allocation) -> str:
-        """``0-1 NUMA 0``, ``1g.10gb of 3 NUMA 1``: for a table."""
-        parts = [f"{one.profile} of {card_label(self._gpus.get(one.gpu), one.gpu)}" for one in allocation.mig]
+        """``0-1 NUMA 0``, ``1g.10gb of 3 NUMA 1``, ``0.5 of 3 NUMA 1``: for a table."""
+        parts = [f"{one.profile} of {self._label(one.gpu)}" for one in allocation.mig]
         parts += [self._labels(list(allocation.gpus))] if allocation.gpus else []
+        share = allocation.share
+        parts += [f"{fraction_name(share.milli)} of {self._label(share.gpu)}"] if share else []
         return " ".join(filter(None, (", ".join(parts), nodes_name(allocation.gpu_nodes) if parts else "")))
 
-    def _kind(self, uuid: str) -> str:
+    def _label(self, uuid: str) -> str:
+        return card_label(self._gpus.get(uuid), uuid)
+
+    def _kind(self, uuid: str, note: str = "") -> str:
         gpu = self._gpus.get(uuid)
-        return f" ({gpu.model}, {numa_name(gpu.numa_node)})" if gpu else ""
+        kind = (gpu.model, numa_name(gpu.numa_node)) if gpu else ()
+        notes = [*filter(None, (note,)), *kind]
+        return f" ({', '.join(notes)})" if notes else ""
 
     def _labels(self, uuids: list[str]) -> str:
         gpus = [self._gpus.get(uuid) for uuid in uuids]
@@ -51,6 +66,15 @@ def card_label(gpu: Gpu | None, uuid: str) -> str:
     if gpu is None:
         return uuid
     return gpu.pci or uuid if gpu.index is None else str(gpu.index)
+
+
+def fraction_name(milli: int) -> str:
+    """Thousandths of a card as people write a share: ``0.5``.
+
+    >>> fraction_name(250)
+    '0.25'
+    """
+    return f"{milli / WHOLE:g}"
 
 
 def numa_name(node: int | None) -> str:

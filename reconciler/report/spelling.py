@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reconciler.model.claims import WHOLE
 from reconciler.model.resources import format_memory
 
 _NAMES = {"models": "model", "profile": "mig", "command": "exec", "sha256": "content"}
@@ -22,7 +23,14 @@ def _gpus(value: Mapping[str, Any]) -> Any:
             return "all"
         case "ObserveGpus":
             return {"observe": "all"}
+        case "GpuShare":
+            return _share(value)
     return _record({key: part for key, part in value.items() if key != "type"})
+
+
+def _share(value: Mapping[str, Any]) -> dict[str, Any]:
+    shared = {"share": value["milli"] / WHOLE} if "milli" in value else {"sharedMemory": format_memory(value["memory"])}
+    return shared | ({"model": value["models"]} if "models" in value else {})
 
 
 def _limits(value: list[Mapping[str, Any]]) -> dict[str, Any]:

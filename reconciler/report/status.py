@@ -106,7 +106,9 @@ def _row(placed: Placed, cards: Cards, boxes: Mapping[str, Container], *, wide: 
         str(placed.instance),
         placed.host,
         Span(state, Style.PLAIN if good else Style.WARN),
-        (cards.slices(given.mig) or cards.whole(given.gpus)) if wide else cards.brief(given),
+        (cards.slices(given.mig) or cards.share(given.share) or cards.whole(given.gpus))
+        if wide
+        else cards.brief(given),
         clock_name(placed.since),
         placed.owner,
     ]

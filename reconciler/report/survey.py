@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from reconciler.actual.holders import Holder, holders
 from reconciler.actual.holdings import pci_key
 from reconciler.model.busy import busy_reason
+from reconciler.model.claims import WHOLE
 from reconciler.model.host import Gpu, GpuMode, HostSpec, MigSlice
 from reconciler.model.snapshot import Container, HostView
 
@@ -13,13 +14,23 @@ Slices = tuple[tuple[MigSlice, tuple[Holder, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One card. ``state`` is free, held, sliced, busy, unhealthy or excluded; ``note`` says why it cannot be had."""
+    """One card. ``state`` is free, held, shared (in parts only), sliced, busy, unhealthy or excluded.
+
+    ``note`` says why it cannot be had.
+    """
 
     gpu: Gpu
     state: str
     holders: tuple[Holder, ...] = ()
     slices: Slices = ()
     note: str = ""
+
+    @property
+    def free_milli(self) -> int:
+        """Thousandths of the card that could be given away now; slices of a card are not counted."""
+        if self.state == "shared":
+            return max(0, WHOLE - sum(by.share for by in self.holders))
+        return WHOLE if self.state == "free" else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +128,14 @@ def _card(view: HostView, gpu: Gpu, held: tuple[Holder, ...]) -> Card:
         return Card(gpu, "busy", held, slices, "in use outside its containers" if known else busy)
     if view.spec.gpu_mode is not GpuMode.MANAGED:
         return Card(gpu, "held" if held else view.spec.gpu_mode.value, held, slices)
-    return Card(gpu, "held" if any(by.kind != "process" for by in held) else "free", held, slices)
+    return Card(gpu, _taken(held), held, slices)
+
+
+def _taken(held: tuple[Holder, ...]) -> str:
+    shares = [by.share for by in held if by.kind != "process"]
+    if not shares:
+        return "free"
+    return "shared" if all(shares) else "held"
 
 
 def _excluded(spec: HostSpec, gpu: Gpu) -> bool:

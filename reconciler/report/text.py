@@ -1,10 +1,11 @@
 """A plan as people read it, with Terraform's symbols."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from reconciler.model.plan import Action, ActionKind, Change, Drift, Order, Pending, Placed, Plan, Waiting
 from reconciler.model.snapshot import Snapshot
-from reconciler.model.workload import Allocation
+from reconciler.model.workload import Allocation, Share
 from reconciler.planner.gates import removed_words
 from reconciler.report.changes import change_text, expand
 from reconciler.report.lines import Page, Part, Span, Style
@@ -169,17 +170,25 @@ def _given(page: Page, action: Action, cards: Cards, *, wide: bool) -> None:
     if new is None:
         return
     moved = old is not None and action.old is not None and action.old.host != action.host
-    rows = (
+    rows: tuple[tuple[str, Callable[[Any], str], str], ...] = (
         ("cards", cards.whole, "gpus"),
         ("slices", cards.slices, "mig"),
+        ("share", cards.share, "share"),
     )
     for label, name, field in rows:
         after, before = getattr(new, field), getattr(old, field) if old else None
         _row(page, label, name(after), name(before) if before and (before != after or moved) else "")
-        if wide and after:
-            page.field("", ", ".join(one if isinstance(one, str) else one.uuid for one in after), indent=BODY)
+        if wide and (ids := _ids(after)):
+            page.field("", ", ".join(ids), indent=BODY)
     for label, name_of in (("cpus", cpus_name), ("memory", memory_name), ("ports", ports_name)):
         _row(page, label, name_of(new), name_of(old) if old and name_of(old) != name_of(new) else "")
+
+
+def _ids(given: Any) -> list[str]:
+    """UUIDs of cards, of slices that are cut, or of the card of a share."""
+    if isinstance(given, Share):
+        return [given.gpu]
+    return [uuid for one in given or () if (uuid := one if isinstance(one, str) else one.uuid)]
 
 
 def _old_allocation(action: Action) -> Allocation | None:

@@ -62,8 +62,10 @@ FACTS = HostFacts(
     nics=(Nic("mlx5_0", "0000:0b:00.0", 0, rdma=True),),
     warnings=("card 4: lost",),
 )
-CHAT = Allocation(("GPU-000", "GPU-001"), (), (0,), (0,), (), tuple(range(2, 10)), memory=64 * GIB)
-SMALL = Allocation((), (Slice("GPU-003", "1g.10gb", 0, "MIG-a"),), (1,), (1,), (), (16,), memory=8 * GIB)
+CHAT = Allocation(("GPU-000", "GPU-001"), gpu_nodes=(0,), cpu_nodes=(0,), cpus=tuple(range(2, 10)), memory=64 * GIB)
+SMALL = Allocation(
+    mig=(Slice("GPU-003", "1g.10gb", 0, "MIG-a"),), gpu_nodes=(1,), cpu_nodes=(1,), cpus=(16,), memory=8 * GIB
+)
 
 
 def ours(text: str, allocation: Allocation, owner: str) -> Ours:
@@ -150,14 +152,20 @@ REPLACE = Action(
         Step(StepKind.REMOVE, "gpu-01", "lab.app.llm-chat.1.g1", "c-old", due=False),
     ),
     allocation=Allocation(
-        ("GPU-005",), (), (1,), (1,), (1,), tuple(range(18, 26)), memory=96 * GIB, ports=((8000, "tcp", 30001),)
+        ("GPU-005",),
+        gpu_nodes=(1,),
+        cpu_nodes=(1,),
+        memory_nodes=(1,),
+        cpus=tuple(range(18, 26)),
+        memory=96 * GIB,
+        ports=((8000, "tcp", 30001),),
     ),
     old=Existing(
         "c-old",
         "lab.app.llm-chat.1.g1",
         "gpu-01",
         1,
-        Allocation(("GPU-001",), (), (0,), (0,), (), tuple(range(2, 10)), memory=64 * GIB),
+        Allocation(("GPU-001",), gpu_nodes=(0,), cpu_nodes=(0,), cpus=tuple(range(2, 10)), memory=64 * GIB),
         "chat-team",
         SINCE,
         "running",

@@ -208,6 +208,7 @@ def holding_of(allocation: Allocation, limits: Limits) -> Holding:
         frozenset(piece.uuid for piece in allocation.mig),
         cpus=limits.cpus,
         memory=limits.memory,
+        shares=((allocation.share.gpu, allocation.share.milli),) if allocation.share else (),
         ports=tuple(("", port, protocol) for _, protocol, port in allocation.ports),
     )
 

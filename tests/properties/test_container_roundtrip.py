@@ -11,7 +11,7 @@ from reconciler.actual.containers import create_body, decode
 from reconciler.actual.labels import decode_allocation, encode_allocation
 from reconciler.model.host import HostSpec
 from reconciler.model.limits import limits_for, update_fields
-from reconciler.model.resources import AllGpus, GpuRequest, MigSlices, ObserveGpus, Request, WholeGpus
+from reconciler.model.resources import AllGpus, GpuRequest, GpuShare, MigSlices, ObserveGpus, Request, WholeGpus
 from reconciler.model.workload import (
     Allocation,
     ConfigFile,
@@ -24,6 +24,7 @@ from reconciler.model.workload import (
     Port,
     SecretFile,
     SecretRef,
+    Share,
     Slice,
     Tmpfs,
     Ulimit,
@@ -52,6 +53,7 @@ GPU_REQUESTS: st.SearchStrategy[GpuRequest | None] = st.one_of(
     st.none(),
     st.builds(WholeGpus, st.integers(1, 8)),
     st.builds(MigSlices, NAMES),
+    st.builds(GpuShare, st.integers(1, 999)),
     st.just(ObserveGpus()),
     st.just(AllGpus()),
 )
@@ -100,6 +102,7 @@ CONTAINERS = st.builds(
     logging=st.builds(Logging, NAMES, tuples(st.tuples(NAMES, TEXT))),
     health=st.none() | st.builds(HealthCheck, tuples(TEXT), st.floats(0.001, 1e4), st.floats(0.001, 1e4)),
     stop_signal=st.sampled_from(["", "SIGINT"]),
+    rdma=st.booleans(),
 )
 KINDS = st.sampled_from(
     [
@@ -129,6 +132,7 @@ def given_to(draw: st.DrawFn, workload: Workload) -> Allocation:
         mig=tuple(Slice(uuid, "1g.10gb", 0, uuid.replace("GPU", "MIG")) for uuid in draw(uuids))
         if isinstance(gpus, MigSlices)
         else (),
+        share=Share(draw(UUIDS), gpus.milli, draw(st.integers(0, 2**40))) if isinstance(gpus, GpuShare) else None,
         gpu_nodes=draw(CPUS),
         cpu_nodes=draw(CPUS),
         memory_nodes=draw(CPUS),
@@ -190,9 +194,10 @@ def test_created_then_inspected_needs_nothing(made: tuple[Workload, InstanceId, 
     assert (ours.allocation, ours.owner) == (allocation, workload.owner)
     assert ours.digest == digest_of(ours.spec) == digest_of(spec)
     assert update_fields(limits_for(workload, allocation), container.limits) == ()
-    assert (container.holding.gpus, container.holding.mig) == (
+    assert (container.holding.gpus, container.holding.mig, container.holding.shares) == (
         frozenset(allocation.gpus),
         frozenset(piece.uuid for piece in allocation.mig),
+        ((allocation.share.gpu, allocation.share.milli),) if allocation.share else (),
     )
     assert container.holding.observes is isinstance(workload.container.gpus, ObserveGpus)
     published = workload.container.network not in {"host", "none"}

@@ -15,7 +15,7 @@ from reconciler.model.plan import Pending
 from reconciler.model.resources import GpuRequest, MigSlices, Request, WholeGpus
 from reconciler.model.snapshot import Container, Holding, HostView, Reach
 from reconciler.model.workload import Allocation, ContainerSpec, InstanceId, Kind, Port, Workload
-from reconciler.planner.place import Ask, Fleet, Placement, batch_order
+from reconciler.planner.place import Ask, Fleet, Placement
 
 GIB = 1024**3
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,9 +10,20 @@ from reconciler.model.desired import Cluster, Desired
 from reconciler.model.host import HostSpec, HostState
 from reconciler.model.memory import Failure, Memory
 from reconciler.model.placement import AnyHost, Composite, MatchTag
-from reconciler.model.resources import Request, WholeGpus
+from reconciler.model.plan import Action, ActionKind, Step, StepKind
+from reconciler.model.resources import GpuShare, Request, WholeGpus
 from reconciler.model.snapshot import Holding, Snapshot
-from reconciler.model.workload import ConfigFile, ContainerSpec, InstanceId, Kind, SecretRef, Workload
+from reconciler.model.workload import (
+    Allocation,
+    ConfigFile,
+    ContainerSpec,
+    InstanceId,
+    Kind,
+    SecretRef,
+    Share,
+    Slice,
+    Workload,
+)
 
 APP = InstanceId.parse("app/web/0")
 
@@ -24,6 +35,25 @@ APP = InstanceId.parse("app/web/0")
         (HostState.DRAINED, "drained"),
         (HostSpec("gpu-01", "sim://", tags=("a100",)), {"name": "gpu-01", "engine": "sim://", "tags": ["a100"]}),
         (Holding(frozenset({"GPU-b", "GPU-a"})), {"gpus": ["GPU-a", "GPU-b"]}),
+        (Holding(shares=(("GPU-a", 500),)), {"shares": [["GPU-a", 500]]}),
+        (
+            Allocation(mig=(Slice("GPU-b", "1g.10gb", 2),), share=Share("GPU-a", 500, 40)),
+            {
+                "mig": [{"gpu": "GPU-b", "profile": "1g.10gb", "start": 2}],
+                "share": {"gpu": "GPU-a", "milli": 500, "memory": 40},
+            },
+        ),
+        (Request(gpus=GpuShare(memory=10)), {"gpus": {"type": "GpuShare", "memory": 10}}),
+        (
+            Action(ActionKind.START, APP, "h", "why", (Step(StepKind.CUT, "h", "n", due=False),)),
+            {
+                "kind": "start",
+                "instance": "app/web/0",
+                "host": "h",
+                "reason": "why",
+                "steps": [{"kind": "cut", "host": "h", "name": "n", "due": False}],
+            },
+        ),
         (Memory(healthy={APP: "v1:aa"}), {"healthy": {"app/web/0": "v1:aa"}}),
         (
             Memory(failures={(APP, "v1:aa"): Failure(1, 2.0, 3.0, "no")}),
@@ -75,8 +105,12 @@ def test_the_written_form_is_short_and_readable(value: Any, document: Any) -> No
         (HostSpec, [], ": not a HostSpec: []"),
         (Memory, {"healthy": {"app/web": "d"}}, ".healthy[0][0]: not an instance: 'app/web'"),
         (Memory, {"last_seen": [3]}, ".last_seen[0]: not a list: 3"),
-        (Request, {"gpus": {"count": 1}}, ".gpus: type is none of AllGpus, MigSlices, ObserveGpus, WholeGpus: null"),
-        (Request, {"gpus": 3}, ".gpus: not a AllGpus or MigSlices or ObserveGpus or WholeGpus: 3"),
+        (
+            Request,
+            {"gpus": {"count": 1}},
+            ".gpus: type is none of AllGpus, GpuShare, MigSlices, ObserveGpus, WholeGpus: null",
+        ),
+        (Request, {"gpus": 3}, ".gpus: not a AllGpus or GpuShare or MigSlices or ObserveGpus or WholeGpus: 3"),
         (ConfigFile, {"container": "/a", "sha256": "", "content": "?"}, ".content: "),
     ],
 )

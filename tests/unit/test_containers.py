@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.actual.containers import born, decode, limits_of
 from reconciler.actual.labels import PREFIX, LabelError, decode_allocation, decode_labels, encode_allocation
-from reconciler.model.resources import AllGpus, MigSlices, ObserveGpus, Request, WholeGpus
+from reconciler.model.resources import AllGpus, GpuShare, MigSlices, ObserveGpus, Request, WholeGpus
 from reconciler.model.snapshot import Container, Limits
 from reconciler.model.workload import (
     Allocation,
@@ -20,6 +20,7 @@ from reconciler.model.workload import (
     Logging,
     Port,
     SecretRef,
+    Share,
     Slice,
     Tmpfs,
     Ulimit,
@@ -44,6 +45,14 @@ def read(body: dict[str, Any], **state: Any) -> Container:
     return decode(shown(body, **state), "lab", facts=facts())
 
 
+INFINIBAND = {"PathOnHost": "/dev/infiniband", "PathInContainer": "/dev/infiniband", "CgroupPermissions": "rwm"}
+
+
+def limit(name: str, value: int) -> dict[str, Any]:
+    """One entry of ``Ulimits``."""
+    return {"Name": name, "Soft": value, "Hard": value}
+
+
 CASES: list[tuple[str, dict[str, Any], Allocation, dict[str, Any]]] = [
     (
         "whole cards by UUID, never a count",
@@ -60,6 +69,39 @@ CASES: list[tuple[str, dict[str, Any], Allocation, dict[str, Any]]] = [
         {"gpus": MigSlices("1g.10gb")},
         Allocation(mig=(Slice(GPUS[3], "1g.10gb", 0, SLICES[0]),)),
         {"DeviceRequests": [{"Driver": "nvidia", "Capabilities": [["gpu"]], "DeviceIDs": [SLICES[0]]}]},
+    ),
+    (
+        "the card of a share by UUID",
+        {"gpus": GpuShare(500)},
+        Allocation(share=Share(GPUS[1], 500, 40 * GIB)),
+        {"DeviceRequests": [{"Driver": "nvidia", "Capabilities": [["gpu"]], "DeviceIDs": [GPUS[1]]}]},
+    ),
+    (
+        "RDMA needs its devices and memory that may be pinned",
+        {"rdma": True, "ulimits": (Ulimit("nofile", 9),)},
+        Allocation(),
+        {"Devices": [INFINIBAND], "CapAdd": ["IPC_LOCK"], "Ulimits": [limit("nofile", 9), limit("memlock", -1)]},
+    ),
+    (
+        "what a spec says itself of RDMA's needs is not said twice",
+        {
+            "rdma": True,
+            "devices": (Device("/dev/infiniband/", "/dev/infiniband", "rw"),),
+            "cap_add": ("CAP_IPC_LOCK",),
+            "ulimits": (Ulimit("memlock", 64 * GIB),),
+        },
+        Allocation(),
+        {
+            "Devices": [INFINIBAND | {"PathOnHost": "/dev/infiniband/", "CgroupPermissions": "rw"}],
+            "CapAdd": ["CAP_IPC_LOCK"],
+            "Ulimits": [limit("memlock", 64 * GIB)],
+        },
+    ),
+    (
+        "all capabilities have the one that RDMA needs",
+        {"rdma": True, "cap_add": ("ALL",)},
+        Allocation(),
+        {"Devices": [INFINIBAND], "CapAdd": ["ALL"]},
     ),
     (
         "an exporter sees every card",
@@ -239,6 +281,25 @@ def test_environment() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("share", "percent", "memory"),
+    [
+        (Share(GPUS[0], 500, 40 * GIB), "50", "0=40960M"),
+        (Share(GPUS[0], 1, 1024**2), "1", "0=1M"),
+        (Share(GPUS[0], 251, 20 * GIB + 1), "26", "0=20480M"),
+        (Share(GPUS[0], 1000, 80 * GIB), "100", "0=81920M"),
+        (Share(GPUS[0], 500, 0), "50", None),
+    ],
+)
+def test_a_share_is_kept_to_its_part(share: Share, percent: str, memory: str | None) -> None:
+    """Percent of the threads, rounded up, and whole MiB of memory, under MPS's own names; they win over the spec's."""
+    workload = app(gpus=GpuShare(500), env=(("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100"),))
+    env = dict(entry.split("=", 1) for entry in body_of(workload, Allocation(share=share))["Env"])
+    assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == percent
+    assert env.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") == memory
+    assert "NVIDIA_VISIBLE_DEVICES" not in env
+
+
 def test_a_port_in_the_hosts_network_is_its_own() -> None:
     """Without an allocation the variable names the port that the process itself opens."""
     body = body_of(app(network="host", ports=(Port(8000, "http"),)))
@@ -280,8 +341,8 @@ def test_users_labels_are_kept_and_ours_win() -> None:
 def test_the_allocation_label_has_every_field() -> None:
     """A field that is added to the allocation and forgotten in its label would be lost with the next pass."""
     full = Allocation(
-        ("g",), (Slice("g", "p", 1, "u"),), (1,), (2,), (3,), (4,), exclusive=False, memory=5, ports=((1, "tcp", 2),),
-        millicpus=6,
+        ("g",), (Slice("g", "p", 1, "u"),), Share("g", 500, 9), (1,), (2,), (3,), (4,), exclusive=False, memory=5,
+        ports=((1, "tcp", 2),), millicpus=6,
     )  # fmt: skip
     assert all(getattr(full, field.name) != field.default for field in fields(full))
     assert decode_allocation(encode_allocation(full)) == full
@@ -334,6 +395,7 @@ def test_what_was_sent_reads_back_as_ours(instance: InstanceId) -> None:
             memory=3,
             ports=((80, "tcp", 30000), (53, "udp", 53)),
         ),
+        Allocation(share=Share(GPUS[0], 333, 0)),
     ],
 )
 def test_allocation_label(allocation: Allocation) -> None:
@@ -364,6 +426,15 @@ def test_allocation_label(allocation: Allocation) -> None:
         ("allocation", '{"cpus": "5-1"}'),
         ("allocation", '{"gpus": "all"}'),
         ("allocation", '{"mig": [3]}'),
+        ("allocation", '{"mig": [{"gpu": "g", "profile": "1g.10gb", "start": 0, "uuid": ""}]}'),
+        ("allocation", '{"share": 0.5}'),
+        ("allocation", '{"share": null}'),
+        ("allocation", '{"share": {"gpu": "g", "milli": 0, "memory": 1}}'),
+        ("allocation", '{"share": {"gpu": "g", "milli": -500, "memory": 1}}'),
+        ("allocation", '{"share": {"gpu": "g", "milli": 1001, "memory": 1}}'),
+        ("allocation", '{"share": {"gpu": "g", "milli": 500, "memory": -1}}'),
+        ("allocation", '{"share": {"gpu": "g", "milli": 500}}'),
+        ("allocation", '{"share": {"milli": 500, "memory": 1}}'),
         ("allocation", '{"ports": [[1, "tcp"]]}'),
         ("allocation", '{"memory": true}'),
         ("replaces", "first"),

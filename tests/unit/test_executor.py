@@ -15,9 +15,9 @@ from reconciler.executor.apply import Executor
 from reconciler.model.desired import Cluster, Desired
 from reconciler.model.host import GpuMode, HostSpec
 from reconciler.model.plan import Action, ActionKind, Existing, Outcome, Plan, Step, StepKind
-from reconciler.model.resources import AllGpus, Request, WholeGpus
+from reconciler.model.resources import AllGpus, GpuShare, MigSlices, Request, WholeGpus
 from reconciler.model.snapshot import HostView, Reach, Snapshot
-from reconciler.model.workload import Allocation, Port, Workload, digest_of, spec_on_host
+from reconciler.model.workload import Allocation, Port, Share, Slice, Workload, digest_of, spec_on_host
 from tests.fakes.engine import FakeEngine, refused
 from tests.fakes.workloads import GPUS, HOST, app, body_of, facts, instance_of
 
@@ -323,6 +323,22 @@ def test_observers_on_hosts_without_cards(requests: list[dict[str, Any]], *, car
     assert [{"Driver": one["Driver"], "Count": one["Count"]} for one in made] == requests
 
 
+def test_nothing_is_made_on_a_slice_that_is_not_cut() -> None:
+    """Whatever a plan says: an empty id would be no slice to the Engine."""
+    world = World()
+    allocation = Allocation(mig=(Slice(GPUS[3], "1g.10gb", 2),))
+    outcome = world.one(make(app(gpus=MigSlices("1g.10gb")), allocation=allocation))
+    assert outcome.error == f"the 1g.10gb of {GPUS[3]} at 2 is not cut yet"
+    assert world.changes() == []
+
+
+def test_a_slice_is_cut_by_an_operator() -> None:
+    """The step is there for people to read: it is no call, and an action that has only this one is left alone."""
+    world = World()
+    assert world.apply(make(None, StepKind.CUT, StepKind.READY)) == []
+    assert world.engine.calls == []
+
+
 # -- start: looking once more
 
 
@@ -376,6 +392,59 @@ def test_both_looked_and_one_starts() -> None:
     assert [outcome.error for outcome in outcomes] == [""]
     states = {one["Name"]: one["State"]["Status"] for one in world.engine.containers.values()}
     assert states == {"/lab.app.a.0.g1": "running"}
+
+
+def share_of(milli: int) -> Allocation:
+    """A share of the first card."""
+    return Allocation(share=Share(GPUS[0], milli, 1024**3))
+
+
+@pytest.mark.parametrize(
+    ("others", "starts"),
+    [
+        ([(500, EARLY)], True),
+        ([(300, EARLY), (300, EARLY)], False),
+        ([(300, EARLY), (300, LATE)], True),
+        ([(600, LATE), (600, LATE)], True),
+        ([(600, EARLY)], False),
+    ],
+    ids=["room", "none left", "one came later", "both came later", "too much for one"],
+)
+def test_several_claimants_of_one_card(others: list[tuple[int, str]], *, starts: bool) -> None:
+    """Of those whose shares exceed the card, the one that was created last removes itself."""
+    world = World()
+
+    def come() -> None:
+        for number, (milli, created) in enumerate(others):
+            body = body_of(app(f"rival{number}", gpus=GpuShare(milli)), share_of(milli))
+            world.engine.add(f"lab.app.rival{number}.0.g1", body, state="created", created=created)
+
+    world.engine.before["create"] = come
+    outcome = world.one(make(app(gpus=GpuShare(500)), allocation=share_of(500)))
+    assert outcome.done == ((PULL, CREATE, START) if starts else (PULL, CREATE))
+    assert len(world.engine.containers) == len(others) + starts
+    if not starts:
+        assert f"of {GPUS[0]} is held by lab.app.rival0.0.g1" in outcome.error
+        assert outcome.raced
+
+
+def test_shares_of_running_containers_stay() -> None:
+    """However young they are: who runs is not asked to give way."""
+    world = World()
+    body = body_of(app("rival", gpus=GpuShare(600)), share_of(600))
+    world.engine.before["create"] = lambda: rival(world, body=body, created=LATE)
+    outcome = world.one(make(app(gpus=GpuShare(500)), allocation=share_of(500)))
+    assert outcome.error.startswith(f"0.6 of {GPUS[0]} is held by lab.app.rival.0.g1, which was there first")
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_share_and_a_whole_card_clash(ours: bool) -> None:
+    """Whoever has the card whole, ours or somebody else."""
+    world = World()
+    body = rival_body() if ours else {**rival_body(), "Labels": {}}
+    world.engine.before["create"] = lambda: rival(world, body=body)
+    outcome = world.one(make(app(gpus=GpuShare(100)), allocation=share_of(100)))
+    assert outcome.error.startswith(f"{GPUS[0]} is held by lab.app.rival.0.g1")
 
 
 @pytest.mark.parametrize(

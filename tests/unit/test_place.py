@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from reconciler.model.host import HostState
-from reconciler.model.placement import AnyHost, Composite, MatchTag, MaxPerHost, Numa, Policy
+from reconciler.model.placement import Composite, MatchTag, MaxPerHost, Numa
 from reconciler.model.plan import Nearest, Pending
-from reconciler.model.resources import AllGpus, GpuRequest, MigSlices, Request, WholeGpus
+from reconciler.model.resources import AllGpus, MigSlices, Request, WholeGpus
 from reconciler.model.snapshot import Container, Holding, HostView, Ours, Reach
-from reconciler.model.workload import Allocation, ContainerSpec, Port, Workload
-from reconciler.planner.place import Ask, Fleet, Placement, batch_order
+from reconciler.model.workload import Allocation, ContainerSpec, Port
+from reconciler.planner.place import Ask, Fleet, Placement
 from tests.fakes.world import GIB, app, host, ident
 
 
@@ -634,42 +634,3 @@ def test_violation_of_a_count() -> None:
 
 
 # -- the order of a batch
-
-
-def sized(name: str, gpus: GpuRequest | None = None, *, policy: Policy | None = None, cpus: int = 1,
-          priority: int = 0) -> Workload:  # fmt: skip
-    """A workload of some size."""
-    request = Request(cpus * 1000, exclusive=True, gpus=gpus)
-    return app(name, request=request, policy=policy or AnyHost(), priority=priority)
-
-
-BATCH = [
-    sized("urgent", priority=5),
-    sized("home"),
-    sized("named", WholeGpus(1, ("*H100*",))),
-    sized("tagged", policy=MatchTag("t")),
-    sized("eight", WholeGpus(8)),
-    sized("two", WholeGpus(2)),
-    sized("slice", MigSlices("1g.5gb")),
-    sized("hungry", WholeGpus(1), cpus=8),
-    sized("card", WholeGpus(1)),
-    sized("cores", cpus=4),
-    sized("core"),
-]
-
-
-def test_batch_order() -> None:
-    """Priority, few choices, several cards, slices, single cards, no cards; the hungriest first inside each."""
-    asks = [Ask(ident(f"app/{one.name}/0"), one, prefer="a" if one.name == "home" else None) for one in BATCH]
-    for order in (asks, asks[::-1], sorted(asks, key=lambda each: str(each.instance))):
-        assert [one.workload.name for one in batch_order(order)] == [one.name for one in BATCH]
-
-
-def test_batch_order_by_choices() -> None:
-    """Counted hosts tell better than names who is constrained: the ask with one host left goes first."""
-    fleet = fleet_of(host("a", ONE, tags=("t",)), *(host(f"b{number}", ONE) for number in range(8)))
-    tagged = sized("tagged", policy=MatchTag("t"))
-    wide = sized("wide", WholeGpus(4))
-    asks = [Ask(ident(f"app/{one.name}/0"), one) for one in (wide, tagged)]
-    assert [one.workload.name for one in batch_order(asks, fleet.choices)] == ["tagged", "wide"]
-    assert [fleet.choices(one) for one in asks] == [8, 1]

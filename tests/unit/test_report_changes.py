@@ -69,6 +69,18 @@ OTHER = {"secret": "hf", "key": "other"}
             ['resources.gpus: "all" → {"observe": "all"}'],
         ),
         (
+            "resources.gpus",
+            {"type": "GpuShare", "milli": 500, "models": ["*A100*"]},
+            {"type": "GpuShare", "memory": 10 * 1024**3, "models": ["*A100*"]},
+            ["resources.gpus.share: 0.5 → (unset)", 'resources.gpus.sharedMemory: (unset) → "10Gi"'],
+        ),
+        (
+            "resources.gpus",
+            {"type": "WholeGpus", "count": 2},
+            {"type": "WholeGpus", "count": 2, "link": "nvlink"},
+            ['resources.gpus.link: (unset) → "nvlink"'],
+        ),
+        (
             "resources.ulimits",
             [{"name": "nofile", "value": 9}],
             [{"name": "memlock", "value": -1}, {"name": "nofile", "value": 9}],

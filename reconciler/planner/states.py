@@ -1,0 +1,232 @@
+"""Free states and wants as small numbers, and the one step between them: how a host meets a want, and what is left.
+
+Equal nodes recur on many hosts, so what one node gives to one want is worked out once for all of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from reconciler.model.placement import Numa
+from reconciler.planner.cards import Take, waste_of
+from reconciler.planner.fit import (
+    Local,
+    Split,
+    after_split,
+    bind_of,
+    local,
+    memory_fits,
+    prefer_local,
+    rank_of,
+    sets_of,
+    split,
+    split_cpus,
+)
+from reconciler.planner.free import Free, HostKind, NodeFree, Want, admits
+from reconciler.planner.lacks import Lack, lack_of, numa_lack
+from reconciler.planner.score import Score, Totals, score, totals_of
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """How a host would meet a request. ``cpus`` are (domain, units), ``bind`` the NUMA nodes of its memory."""
+
+    score: Score
+    takes: tuple[Take, ...]
+    cpus: tuple[tuple[int, int], ...]
+    bind: tuple[int, ...]
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """Positions of the domains that give cards or cores."""
+        return tuple(sorted({take.place for take in self.takes} | {place for place, _ in self.cpus}))
+
+
+class _Host(NamedTuple):
+    kind_id: int
+    memory: int
+    nodes: tuple[int, ...]
+    totals: Totals
+
+
+class _Choice(NamedTuple):
+    """One domain (``place``, ``local``) or a split over several."""
+
+    place: int
+    local: Local | None
+    split: Split | None
+
+
+class States:
+    """Interns free states and wants. ``cap`` is what ``score.cap_of`` says; it is set before the first step."""
+
+    def __init__(self, kinds: Sequence[HostKind]) -> None:
+        self.kinds = list(dict.fromkeys(kinds))
+        self.kind_ids = {kind: number for number, kind in enumerate(self.kinds)}
+        self._nodes: list[NodeFree] = []
+        self._node_ids: dict[NodeFree, int] = {}
+        self._hosts: list[_Host] = []
+        self._host_ids: dict[tuple[int, int, tuple[int, ...]], int] = {}
+        self._wants: list[Want] = []
+        self._want_ids: dict[Want, int] = {}
+        self.cap = 0
+        self._locals: dict[tuple[int, int, int], tuple[Local, int] | None] = {}
+
+    # -- numbers
+
+    def state_of(self, kind: HostKind, memory: int, nodes: Sequence[NodeFree]) -> int:
+        """The number of a free state; equal states have one number."""
+        return self._intern(self.kind_ids[kind], memory, tuple(self._node(node) for node in nodes))
+
+    def want_of(self, want: Want) -> int:
+        """The number of a want."""
+        number = self._want_ids.setdefault(want, len(self._wants))
+        if number == len(self._wants):
+            self._wants.append(want)
+        return number
+
+    def kind(self, state: int) -> HostKind:
+        """The kind of a host in that state."""
+        return self.kinds[self._hosts[state].kind_id]
+
+    def free(self, state: int) -> Free:
+        """The state as a value."""
+        host = self._hosts[state]
+        return Free(host.kind_id, host.memory, tuple(self._nodes[node] for node in host.nodes))
+
+    def _node(self, node: NodeFree) -> int:
+        number = self._node_ids.setdefault(node, len(self._nodes))
+        if number == len(self._nodes):
+            self._nodes.append(node)
+        return number
+
+    def _intern(self, kind_id: int, memory: int, nodes: tuple[int, ...]) -> int:
+        number = self._host_ids.setdefault((kind_id, memory, nodes), len(self._hosts))
+        if number == len(self._hosts):
+            totals = totals_of([self._nodes[node] for node in nodes])
+            self._hosts.append(_Host(kind_id, memory, nodes, totals))
+        return number
+
+    # -- steps
+
+    def step(self, state: int, want: int) -> tuple[Score, int] | None:
+        """What the best way to meet ``want`` scores, and the state after; None when there is none."""
+        host, asked = self._hosts[state], self._wants[want]
+        choice = self._choose(host, want)
+        if choice is None:
+            return None
+        after = self._after(host, want, choice)
+        return self._score(host, asked, choice, self._hosts[after].totals), after
+
+    def offer(self, state: int, want: int) -> Offer | Lack:
+        """The same decision in full: which domains give what, or what is lacking."""
+        host, asked = self._hosts[state], self._wants[want]
+        choice = self._choose(host, want)
+        if choice is None:
+            free, kind = self.free(state), self.kinds[host.kind_id]
+            return lack_of(free, kind, asked) or numa_lack(free, asked)
+        after = self._after(host, want, choice)
+        return self._offer(host, asked, choice, self._hosts[after].totals)
+
+    def keep(self, state: int, want: int, near: Split) -> Offer | None:
+        """The offer with given cards (and cores, while their number holds); None when that breaks a condition."""
+        host, asked = self._hosts[state], self._wants[want]
+        kind, nodes = self.kinds[host.kind_id], [self._nodes[node] for node in host.nodes]
+        if asked.memory > host.memory or len(near.takes) != asked.pieces:
+            return None
+        same = sum(units for _, units in near.cpus) == asked.units
+        capable = all(asked.capacity(nodes[place]) >= units for place, units in near.cpus)
+        for places in sets_of(kind, asked, starts=near.places[:1]):
+            if not set(near.places) <= set(places):
+                continue
+            cpus = near.cpus if same and capable else split_cpus(nodes, asked, places, near.takes)
+            if cpus is not None and memory_fits(kind, nodes, asked, places):
+                choice = _Choice(0, None, Split(near.takes, cpus, places))
+                return self._offer(host, asked, choice, self._hosts[self._after(host, want, choice)].totals)
+        return None
+
+    # -- inside
+
+    def _choose(self, host: _Host, want_id: int) -> _Choice | None:
+        want, kind = self._wants[want_id], self.kinds[host.kind_id]
+        if want.memory > host.memory or not admits(kind, want):
+            return None
+        if want.numa is not Numa.NONE or len(host.nodes) == 1:
+            best = self._best_local(host, want_id)
+            if best is not None:
+                return best
+            if (want.numa is Numa.REQUIRE or len(host.nodes) == 1) and not kind.mixed:
+                return None
+        if host.totals.millicpus < want.millicpus or (want.pieces and not host.totals.pieces):
+            return None
+        made = split(kind, [self._nodes[node] for node in host.nodes], want)
+        return _Choice(0, None, made) if made else None
+
+    def _best_local(self, host: _Host, want_id: int) -> _Choice | None:
+        want, kind = self._wants[want_id], self.kinds[host.kind_id]
+        nodes: list[NodeFree] | None = None
+        best: tuple[tuple[int, ...], int, Local] | None = None
+        for place, node in enumerate(host.nodes):
+            found = self._local(node, want_id, host.kind_id if kind.links else -1)
+            if found is None:
+                continue
+            if nodes is None:
+                nodes = [self._nodes[one] for one in host.nodes]
+            if not memory_fits(kind, nodes, want, (place,)):
+                continue
+            key = prefer_local(kind, want, nodes, place, found[0])
+            if best is None or key < best[0]:
+                best = (key, place, found[0])
+        return _Choice(best[1], best[2], None) if best else None
+
+    def _local(self, node: int, want: int, kind_id: int) -> tuple[Local, int] | None:
+        key = (node, want, kind_id)
+        try:
+            return self._locals[key]
+        except KeyError:
+            found = local(self._nodes[node], self._wants[want], self.kinds[kind_id].links if kind_id >= 0 else None)
+            answer = (found, self._node(_own_memory(found.after, self._wants[want]))) if found else None
+            self._locals[key] = answer
+            return answer
+
+    def _after(self, host: _Host, want_id: int, choice: _Choice) -> int:
+        want, kind = self._wants[want_id], self.kinds[host.kind_id]
+        memory = host.memory - want.memory
+        if choice.local is not None:
+            place = choice.place
+            homes = kind.domains[place].homes
+            if homes == (place,):
+                found = self._local(host.nodes[place], want_id, host.kind_id if kind.links else -1)
+                assert found is not None  # noqa: S101 -- it was chosen from these
+                nodes = (*host.nodes[:place], found[1], *host.nodes[place + 1 :])
+                return self._intern(host.kind_id, memory, nodes)
+            after = [self._nodes[node] for node in host.nodes]
+            after[place] = choice.local.after
+            for home in homes:
+                after[home] = _own_memory(after[home], want)
+            return self._intern(host.kind_id, memory, tuple(map(self._node, after)))
+        assert choice.split is not None  # noqa: S101 -- one of the two is set
+        left = after_split(kind, [self._nodes[node] for node in host.nodes], want, choice.split)
+        return self._intern(host.kind_id, memory, tuple(map(self._node, left)))
+
+    def _score(self, host: _Host, want: Want, choice: _Choice, after: Totals) -> Score:
+        if choice.local is not None:
+            takes, spread = choice.local.takes, 0
+        else:
+            assert choice.split is not None  # noqa: S101 -- one of the two is set
+            takes, spread = choice.split.takes, len(choice.split.used) - 1
+        kind = self.kinds[host.kind_id]
+        return score(kind, want, host.totals, after, host.memory, spread, rank_of(takes), waste_of(takes), self.cap)
+
+    def _offer(self, host: _Host, want: Want, choice: _Choice, after: Totals) -> Offer:
+        kind, value = self.kinds[host.kind_id], self._score(host, want, choice, after)
+        if choice.local is not None:
+            place = choice.place
+            takes = tuple(take._replace(place=place) for take in choice.local.takes)
+            return Offer(value, takes, ((place, want.units),), bind_of(kind, want, (place,)))
+        assert choice.split is not None  # noqa: S101 -- one of the two is set
+        return Offer(value, choice.split.takes, choice.split.cpus, bind_of(kind, want, choice.split.places))
+
+
+def _own_memory(node: NodeFree, want: Want) -> NodeFree:
+    return node._replace(memory=max(0, node.memory - want.memory))
