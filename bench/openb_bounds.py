@@ -148,7 +148,7 @@ def in_order(program: Program, sequence: Sequence[Pod]) -> list[int]:
     for good, since more is admitted since; so is what asks for as much or more.
     """
     admitted: Counter[Pod] = Counter()
-    refused: set[Pod] = set()
+    kinds, refused = set(sequence), set[Pod]()
     kept = [False] * len(sequence)
     start = 0
     while start < len(sequence):
@@ -160,7 +160,7 @@ def in_order(program: Program, sequence: Sequence[Pod]) -> list[int]:
         if fit == len(rest):
             break
         out = sequence[rest[fit]]
-        refused |= {pod for pod in sequence if _covers(pod, out)}
+        refused |= {pod for pod in kinds if _covers(pod, out)}
         start = rest[fit] + 1
     return list(accumulate(pod.asked if kept[at] else 0 for at, pod in enumerate(sequence)))
 

@@ -25,7 +25,7 @@ def draw(results: Sequence[Result], rule: str, file: Path) -> None:
     """Two panels for each workload, the whole range and where the schedulers differ; the same bytes every time."""
     mpl.rcParams["svg.hashsalt"] = "openb"
     figure = Figure(figsize=(11, 4.6 * len(results)), layout="constrained")
-    figure.suptitle(f"openb, 6,212 GPUs, rule {rule}: GPU capacity allocated as demand arrives")
+    figure.suptitle(f"openb trace, rule {rule}: GPU capacity allocated as demand arrives")
     panels = figure.subplots(len(results), 2, squeeze=False, width_ratios=(1, 1.5))
     for (whole, detail), result in zip(panels, results, strict=True):
         drawn = {name: curve for name in LINES if (curve := result.curves.get(name))}

@@ -50,6 +50,12 @@ def _parse_width(text: str) -> int:
     return int(text)
 
 
+def _parse_count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) >= 1):
+        raise ValueError(f"not a number of hosts: {text!r} (at least 1)")
+    return int(text)
+
+
 def described(parse: Callable[[str], Any], text: str, metavar: str) -> dict[str, Any]:
     """What the command line needs of an option: how its text is read (ValueError for people), and its line of help."""
     return {"parse": parse, "help": text, "metavar": metavar}
@@ -94,9 +100,13 @@ class Settings:
     text: bool = flag("print for people instead of JSON")
     out: str = text_option("save the plan for `reconcile apply`", "FILE")
     snapshot: str = text_option("plan offline against a saved snapshot (dry run only)", "FILE")
+    whatif: tuple[str, ...] = several(
+        "plan as if: add-host=KIND:N, remove-host=NAME, instances=app/NAME:N (dry run only)", "CHANGE"
+    )
     detailed_exitcode: bool = flag("exit 2 when changes are planned")
     fail_on_pending: bool = flag("exit 1 when something cannot be placed")
     allow_prune: bool = flag("stop more at once than prune.maxFraction allows")
+    hosts: int | None = option(None, _parse_count, "free at most so many hosts and cards", "N")
     engine: tuple[str, ...] = several("look at these Engines instead of a repository's hosts", "URL")
     wide: bool = flag("show UUIDs and full ids")
     width: int | None = option(None, _parse_width, "columns of the output (default: the terminal's)", "N")
@@ -152,6 +162,10 @@ def _check(settings: Settings) -> None:
 
 def check_writes(settings: Settings) -> None:
     """Refuse to change hosts by what nobody committed or nobody looked at just now. Raises UsageError."""
-    for name, given in (("--worktree", settings.worktree), ("--snapshot", bool(settings.snapshot))):
+    for name, given in (
+        ("--worktree", settings.worktree),
+        ("--snapshot", bool(settings.snapshot)),
+        ("--whatif", bool(settings.whatif)),
+    ):
         if given and not settings.dry_run:
             raise UsageError(f"{name} can only be planned: add --dry-run")

@@ -14,6 +14,7 @@ from reconciler.model.snapshot import Reach
 from reconciler.model.workload import InstanceId, Kind, Workload
 from reconciler.planner.ask import Ask
 from reconciler.planner.diff import found_by_instance
+from reconciler.planner.expand import bound_to
 from reconciler.planner.explain import Explanation
 from reconciler.planner.live import live_allocation
 from reconciler.planner.place import Fleet
@@ -130,7 +131,7 @@ def explanation(seen: Pass, instance: InstanceId) -> Explanation:
     note = _settled(seen, instance, workload)
     if note or workload is None:
         return Explanation(instance, 0, (), (), 0, note=note)
-    fleet = Fleet.of(seen.snapshot.hosts, compile_rule)
+    fleet = Fleet.of(seen.snapshot.hosts, compile_rule, seen.desired.workloads)
     found = found_by_instance(seen.snapshot)
     for other, group in found.items():
         for one in group:
@@ -141,7 +142,7 @@ def explanation(seen: Pass, instance: InstanceId) -> Explanation:
             fleet.occupy(
                 action.host, str(action.instance), action.instance, action.instance.workload, action.allocation
             )
-    only = instance.index if instance.kind is Kind.LOCAL_SERVICE else None
+    only = bound_to(instance, workload, seen.memory.placed.get(instance))
     current = next((one for one in found.get(instance, ()) if one.container.holds), None)
     prefer, near = (current.host, live_allocation(current)) if current else (None, None)
     return fleet.explain(Ask(instance, workload, only=only, prefer=prefer, in_place=current is not None, near=near))

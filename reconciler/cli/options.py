@@ -36,7 +36,10 @@ RECONCILE = Command(
     "",
     "reconciler.cli.plan:reconcile",
     "plan and apply until settled",
-    (*SOURCE, *PLANNED, "dry_run", *SHOWN, "markdown", "out", "detailed_exitcode", "snapshot", "deadline", *EVERYWHERE),
+    (
+        *(*SOURCE, *PLANNED, "dry_run", *SHOWN, "markdown", "out"),
+        *("detailed_exitcode", "snapshot", "whatif", "deadline", *EVERYWHERE),
+    ),
 )
 COMMANDS = (
     Command(
@@ -68,6 +71,12 @@ COMMANDS = (
             "INSTANCE",
             "app/NAME/INDEX, task/NAME/RUN/INDEX/MEMBER or localservice/NAME/HOST; KIND/NAME: all of a workload",
         ),
+    ),
+    Command(
+        "defrag",
+        "reconciler.cli.defrag:defrag",
+        "which moves of running work would free whole hosts and cards",
+        (*SOURCE, "dry_run", "hosts", "snapshot", *SHOWN, *EVERYWHERE),
     ),
     Command(
         "status",

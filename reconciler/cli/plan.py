@@ -3,8 +3,9 @@
 import time
 from dataclasses import replace
 
-from reconciler.cli.output import Screen, complain, print_text, read_file, screen, shown_source, write_file
+from reconciler.cli.output import Screen, complain, print_json, print_text, read_file, screen, shown_source, write_file
 from reconciler.cli.selection import check_selection, chosen, options_of
+from reconciler.cli.whatif import Assumed, assumed
 from reconciler.cli.wiring import Wiring
 from reconciler.config import Settings, check_writes
 from reconciler.cycle import Pass, settle
@@ -14,9 +15,10 @@ from reconciler.journal.journal import Journal
 from reconciler.model.plan import Plan
 from reconciler.model.snapshot import Reach
 from reconciler.model.workload import Kind
-from reconciler.report.document import plan_json_text, read_saved_plan
+from reconciler.report.document import plan_json, plan_json_text, read_saved_plan
 from reconciler.report.markdown import plan_markdown
 from reconciler.report.text import GONE, plan_text
+from reconciler.report.whatif import assumed_text, comparison_json, comparison_text
 
 DONE, ERROR, CHANGES = 0, 1, 2
 PAUSE = 0.5
@@ -50,11 +52,28 @@ def apply(settings: Settings, name: str) -> int:
 def _dry_run(wiring: Wiring) -> int:
     settings = wiring.settings
     seen = wiring.cycle().look()
+    if settings.whatif:
+        return _what_if(settings, assumed(wiring, seen))
     check_selection(settings, seen)
     seen = chosen(settings, seen)
     show(settings, seen, screen(settings))
     if settings.out:
         write_file(settings.out, plan_json_text(seen.plan, full=True))
+    return planned_code(settings, seen)
+
+
+def _what_if(settings: Settings, made: Assumed) -> int:
+    check_selection(settings, made.seen)
+    seen, where, wide = chosen(settings, made.seen), screen(settings), settings.wide
+    if settings.json:
+        about = {"whatif": list(made.words), "comparison": comparison_json(made.comparison)}
+        print_json(plan_json(seen.plan) | about)
+        return planned_code(settings, seen)
+    fence = "```\n" if settings.markdown else ""
+    print_text(f"{fence}{assumed_text(made.words, width=where.width, color=where.color)}{fence}\n")
+    show(settings, seen, where)
+    told = comparison_text(made.comparison, width=where.width, color=where.color, wide=wide)
+    print_text(f"\n{fence}{told}{fence}")
     return planned_code(settings, seen)
 
 

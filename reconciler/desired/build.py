@@ -6,7 +6,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from reconciler.desired import schema_container as parts
-from reconciler.desired import schema_workload as policies
+from reconciler.desired import schema_gpus as cards
+from reconciler.desired import schema_placement as where
 from reconciler.desired.checks import check_of
 from reconciler.desired.scalars import bare
 from reconciler.desired.schema_host import Cluster as ClusterModel
@@ -17,6 +18,7 @@ from reconciler.desired.security import capability, normal_path
 from reconciler.model.desired import Cluster, Prune
 from reconciler.model.host import GpuMode, HostSpec, HostState
 from reconciler.model.placement import (
+    Affinity,
     AnyHost,
     Composite,
     LocalHost,
@@ -25,9 +27,11 @@ from reconciler.model.placement import (
     NoTag,
     Numa,
     Policy,
+    Preference,
     RuleBased,
+    Spread,
 )
-from reconciler.model.resources import AllGpus, GpuRequest, MigSlices, ObserveGpus, Request, WholeGpus
+from reconciler.model.resources import AllGpus, GpuRequest, GpuShare, MigSlices, ObserveGpus, Request, WholeGpus
 from reconciler.model.workload import (
     ConfigFile,
     ContainerSpec,
@@ -61,7 +65,7 @@ SCHEDULING = frozenset(
             "drift",
             "expires",
         ),
-        *("placementPolicy", "numa", "prefer", "spread", "affinity", "topology", "onHostLost", "gang"),
+        *("placementPolicy", "numa", "prefer", "spread", "affinity", "antiAffinity", "topology", "onHostLost", "gang"),
         *("run", "onChange", "retries", "deadline", "schedule", "ttl"),
     }
 )
@@ -118,6 +122,9 @@ def workload(model: WorkloadModel, value: dict[str, Any], configs: tuple[ConfigF
         run=(model.run or run_of(value)) if kind is Kind.TASK else "",
         on_change=model.on_change,
         policy=_workload_policy(model),
+        prefer=_preferences(model),
+        spread=_spread(model),
+        affinity=(*_affinity(model.affinity, apart=False), *_affinity(model.anti_affinity, apart=True)),
         numa=Numa(model.numa),
         pull=model.pull,
         rollout=_rollout(model),
@@ -182,6 +189,7 @@ def container(model: WorkloadModel, gpus: GpuRequest | None, configs: tuple[Conf
         logging=_logging(model.logging),
         health=_health(model),
         stop_signal=model.stop.signal,
+        rdma=model.resources.rdma,
     )
 
 
@@ -192,11 +200,15 @@ def gpu_request(asked: Any) -> GpuRequest | None:
             return AllGpus()
         case int():
             return WholeGpus(asked) if asked else None
-        case parts.WholeGpus():
-            return WholeGpus(asked.count, _set(asked.model), asked.min_memory)
-        case parts.MigGpus():
+        case cards.WholeGpus():
+            return WholeGpus(asked.count, _set(asked.model), asked.min_memory, asked.link or "")
+        case cards.MigGpus():
             return MigSlices(asked.mig, asked.count)
-        case parts.ObserveGpus():
+        case cards.ShareGpu():
+            return GpuShare(milli=asked.share, models=_set(asked.model))
+        case cards.SharedMemoryGpu():
+            return GpuShare(memory=asked.shared_memory, models=_set(asked.model))
+        case cards.ObserveGpus():
             return ObserveGpus()
     raise ValueError(f"no request for cards: {asked!r}")
 
@@ -260,18 +272,34 @@ def _workload_policy(model: WorkloadModel) -> Policy:
     return policy(model.placement_policy)
 
 
-def policy(asked: policies.Policy) -> Policy:
+def _preferences(model: WorkloadModel) -> tuple[Preference, ...]:
+    """The heaviest first."""
+    found = (Preference(policy(part), part.weight) for part in model.prefer)
+    return tuple(sorted(found, key=lambda one: (-one.weight, repr(one.policy))))
+
+
+def _spread(model: WorkloadModel) -> tuple[Spread, ...]:
+    found = (Spread(part.by, part.max_skew, part.required, part.weight) for part in model.spread)
+    return tuple(sorted(found, key=lambda one: one.by))
+
+
+def _affinity(asked: list[where.Affinity], *, apart: bool) -> tuple[Affinity, ...]:
+    found = (Affinity(part.workload, part.by, apart, part.required, part.weight) for part in asked)
+    return tuple(sorted(found, key=lambda one: (one.workload, one.by)))
+
+
+def policy(asked: where.AnyPolicy) -> Policy:
     """The placement policy of a validated document."""
     match asked:
-        case policies.Simple():
+        case where.Simple() | where.SimpleWish():
             return _SIMPLE[asked.type]
-        case policies.MaxPerHost():
+        case where.MaxPerHost():
             return MaxPerHost(asked.max)
-        case policies.MatchTag():
+        case where.MatchTag():
             return MatchTag(asked.tag)
-        case policies.RuleBased():
+        case where.RuleBased():
             return RuleBased(asked.rule)
-        case policies.Composite():
+        case where.Composite() | where.CompositeWish():
             return Composite(asked.combiner, tuple(map(policy, asked.policies)))
 
 
@@ -289,6 +317,7 @@ def host(model: Host, facts_json: str | None, facts_path: str) -> HostSpec:
         state=HostState(model.state),
         gpu_mode=GpuMode(model.gpu_mode),
         gpus_excluded=_set(model.gpus.exclude),
+        mig_create=model.mig.create,
         ignore_containers=_set(model.ignore_containers),
         facts_json=facts_json,
         facts_path=facts_path,

@@ -3,22 +3,24 @@
 from collections.abc import Iterator
 from typing import Any
 
+from reconciler.desired.checks_placement import Fault, placement_faults
 from reconciler.desired.complaints import dotted, nearest
 from reconciler.desired.documents import Path
 from reconciler.desired.forms import Strict
 from reconciler.desired.schema_container import Check, SecretRef
+from reconciler.desired.schema_gpus import SharedMemoryGpu, ShareGpu
 from reconciler.desired.schema_host import Cluster, Host
-from reconciler.desired.schema_workload import RESTARTS, Composite, Policy, RuleBased, Workload
+from reconciler.desired.schema_workload import RESTARTS, Workload
 from reconciler.desired.security import normal_path
-from reconciler.rules import RuleError, compile_rule
 
-Fault = tuple[Path, str]
 # getrlimit(2), as Docker names them.
 ULIMITS = (
     *("core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc"),
     *("rss", "rtprio", "rttime", "sigpending", "stack"),
 )
 GPU_VARIABLE = "NVIDIA_VISIBLE_DEVICES"
+# By which CUDA's multi-process service (MPS) keeps a client to its share.
+SHARE_VARIABLES = frozenset({"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"})
 LABEL_PREFIX = "io.reconciler."
 
 
@@ -51,8 +53,9 @@ def workload_faults(model: Workload) -> Iterator[Fault]:
     """Everything wrong with one workload taken by itself."""
     yield from later_fields(model)
     yield from _resources(model)
-    yield from _policy(model)
+    yield from placement_faults(model)
     yield from _environment(model.env, "resources.gpus")
+    yield from _share_environment(model)
     yield from _labels(model)
     yield from _network(model)
     yield from _targets(model)
@@ -75,40 +78,21 @@ def _resources(model: Workload) -> Iterator[Fault]:
     if asked.cpus % 1000 and asked.cpu_policy != "shared":
         said = "a fraction of a core needs cpuPolicy: shared"
         yield ("resources", "cpus"), f"resources.cpus: {said}"
-    if asked.rdma:
-        yield not_supported(("resources", "rdma"))
     for name in asked.ulimits:
         if name not in ULIMITS:
             yield ("resources", "ulimits", name), f"resources.ulimits.{name}: unknown limit{nearest(name, ULIMITS)}"
-
-
-def _policy(model: Workload) -> Iterator[Fault]:
-    if model.placement_policy is not None:
-        yield from _one_policy(model.placement_policy, ("placementPolicy",), model.kind == "LocalService")
-
-
-def _one_policy(policy: Policy, path: Path, local: bool) -> Iterator[Fault]:
-    if policy.type == "LOCAL" and not local:
-        yield (*path, "type"), f"{dotted(path)}: LOCAL is for a LocalService only"
-    elif isinstance(policy, RuleBased):
-        yield from _rule(policy.rule, (*path, "rule"))
-    elif isinstance(policy, Composite):
-        for index, part in enumerate(policy.policies):
-            yield from _one_policy(part, (*path, "policies", index), local)
-
-
-def _rule(rule: str, path: Path) -> Iterator[Fault]:
-    try:
-        compile_rule(rule)
-    except RuleError as error:
-        where = f" (line {error.line}, column {error.column} of the rule)" if error.line else ""
-        yield path, f"{dotted(path)}: {error}{where}"
 
 
 def _environment(env: dict[str, Any], instead: str) -> Iterator[Fault]:
     for name in env:
         if name == GPU_VARIABLE:
             yield ("env", name), f"env.{name}: cards are given by {instead}"
+
+
+def _share_environment(model: Workload) -> Iterator[Fault]:
+    if isinstance(model.resources.gpus, ShareGpu | SharedMemoryGpu):
+        for name in sorted(SHARE_VARIABLES & model.env.keys()):
+            yield ("env", name), f"env.{name}: is given by resources.gpus.share and sharedMemory"
 
 
 def _labels(model: Workload | Host) -> Iterator[Fault]:

@@ -136,6 +136,13 @@ def _main_memory(text: str) -> int:
     return size
 
 
+def _shared_memory(text: str) -> int:
+    size = _memory(text)
+    if size < SMALLEST_BARE:
+        raise ValueError(f"must be at least {format_memory(SMALLEST_BARE)}")
+    return size
+
+
 def _duration(text: str) -> float:
     seconds = parse_duration(text)
     if seconds > LONGEST_DURATION:
@@ -171,6 +178,7 @@ _A_MEMORY = "an amount of memory (write 64Gi, 512M or bytes)"
 _A_DURATION = "a duration (write 10s, 1h30m or 500ms)"
 _SIZE = {"type": "string", "pattern": r"^([0-9]{7,}|[0-9]+(\.[0-9]+)? ?([kKMGT]i?B?|B))$"}
 _MEMORY = {"anyOf": [{"const": 0}, {"type": "integer", "minimum": SMALLEST_BARE, "maximum": LARGEST_MEMORY}, _SIZE]}
+_SHARED_MEMORY = {"anyOf": [{"type": "integer", "minimum": SMALLEST_BARE, "maximum": LARGEST_MEMORY}, _SIZE]}
 _MAIN_MEMORY = {"anyOf": [{"type": "integer", "minimum": SMALLEST_MEMORY, "maximum": LARGEST_MEMORY}, _SIZE]}
 _TIME = {
     "type": "string",
@@ -186,6 +194,7 @@ Positive = Annotated[int, Field(ge=1, le=MOST), WRITTEN]
 PortNumber = Annotated[int, Field(ge=1, le=65535), WRITTEN]
 Memory = Annotated[int, Form(_quantity(_memory, _A_MEMORY), _MEMORY)]
 MainMemory = Annotated[int, Form(_quantity(_main_memory, _A_MEMORY), _MAIN_MEMORY)]
+SharedMemory = Annotated[int, Form(_quantity(_shared_memory, _A_MEMORY), _SHARED_MEMORY)]
 Duration = Annotated[float, Form(_quantity(_duration, _A_DURATION), _DURATION)]
 Period = Annotated[float, Form(_quantity(_period, _A_DURATION), _PERIOD)]
 Millicpus = Annotated[int, Form(_millicpus, {"type": "number", "minimum": 0.001, "maximum": 65536})]

@@ -71,11 +71,19 @@ WORDS = {
     "published": ("host",),
     "source": ("host",),
     "hostpath": ("host",),
+    "topologyspreadconstraints": ("spread",),
+    "topologykey": ("by",),
+    "podaffinity": ("affinity",),
+    "podantiaffinity": ("antiAffinity",),
 }
 # What stands in a map, by the name of the field that holds it, alone or in a list.
 MAPS = {
     "placementPolicy": "{type: ONE_PER_HOST}",
     "policies": "{type: ONE_PER_HOST}",
+    "prefer": "{type: MATCH_TAG, tag: ssd, weight: 50}",
+    "spread": "{by: rack}",
+    "affinity": "{workload: app/cache}",
+    "antiAffinity": "{workload: app/cache}",
     "resources": "{cpus: 2, memory: 8Gi}",
     "ulimits": "{nofile: 1048576}",
     "env": "{NAME: value}",
@@ -154,7 +162,9 @@ def unknown(where: Path, value: Any, model: type[BaseModel], tops: set[str]) -> 
     takers = sorted({name for form in everything if key in form.fields for name in form.names})
     if takers and key not in near:
         label = value.get("type") if isinstance(value, dict) and "type" in near else where[-2]
-        return f"{_bare(label)} takes no {key}; {' or '.join(map(_bare, takers))} does", ""
+        *others, last = map(_bare, takers)
+        does = f"{', '.join(others)} or {last}" if others else last
+        return f"{_bare(label)} takes no {key}; {does} does", ""
     prefix = "".join(f"{part}." for part in where[:-1])
     found = meant(key, near, model, tops, prefix)
     return f"unknown key{f'; did you mean {found}?' if found else ''}", found

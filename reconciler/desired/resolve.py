@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from reconciler.desired import build
 from reconciler.desired.checks import cluster_faults, host_faults, secret_uses, workload_faults
+from reconciler.desired.checks_placement import strangers, unknown_labels, unknown_tags
 from reconciler.desired.complaints import Places, dotted
 from reconciler.desired.defaults import check_form, merge
 from reconciler.desired.documents import Document, Path, parse
@@ -21,7 +22,6 @@ from reconciler.desired.tree import Tree
 from reconciler.errors import Problem, SpecError
 from reconciler.model.desired import Desired
 from reconciler.model.host import HostSpec
-from reconciler.model.placement import Composite, MatchTag, Policy
 from reconciler.model.workload import ConfigFile, Workload
 
 Parsed = tuple[tuple[Document, ...], tuple[Problem, ...]]
@@ -81,14 +81,17 @@ class _Resolution:
 
     def run(self) -> Desired:
         documents = self._documents()
+        whole = not self.problems  # what cannot be read may hold what others name
         self._find_cluster(documents)
         entries = [entry for path, index, document in documents if (entry := self._entry(path, index, document))]
         self._duplicates(entries)
+        if whole:
+            self._strangers(entries, documents)
         hosts = [self._host(entry, entry.model) for entry in entries if isinstance(entry.model, Host)]
         workloads = [self._workload(entry, entry.model) for entry in entries if isinstance(entry.model, WorkloadModel)]
         if self.problems:
             raise SpecError(self.problems)
-        self._unknown_tags(entries, hosts, workloads)
+        self._unknown_hosts(entries, hosts)
         return Desired(
             cluster=build.cluster(self.cluster) if self.cluster else None,
             workloads=tuple(sorted(workloads, key=lambda one: (one.kind, one.name))),
@@ -198,6 +201,14 @@ class _Resolution:
                     message = f"engine: the same Engine as Host {first.model.name} (at {first.where})"
                     self.problems.append(entry.places.problem(("engine",), message))
 
+    def _strangers(self, entries: list[_Entry], documents: list[tuple[str, int, Document]]) -> None:
+        """Workloads that others name and that no document has, not even one with faults of its own."""
+        kinds = [(kind_of(document.value), document.value.get("name")) for _, _, document in documents]
+        known = {f"{kind.lower()}/{name}" for kind, name in kinds if kind in WORKLOADS}
+        for entry in entries:
+            if isinstance(entry.model, WorkloadModel):
+                self._faults(strangers(entry.model, known), entry.places)
+
     def _host(self, entry: _Entry, model: Host) -> HostSpec:
         self._faults(host_faults(model), entry.places)
         text, name = None, ""
@@ -246,10 +257,6 @@ class _Resolution:
                 message = f"secret {secret}: the Cluster has no secrets.directory to look it up in"
                 self.problems.append(entry.places.problem(path, message))
         configs = self._configs(entry, model)
-        # A request that comes later has been refused above, and has no form in the model.
-        gpus_later = any(getattr(model.resources.gpus, name, None) for name in ("share", "shared_memory"))
-        if gpus_later:
-            model = model.model_copy(update={"resources": model.resources.model_copy(update={"gpus": 0})})
         return build.workload(model, entry.places.document.value, configs, entry.where)
 
     def _configs(self, entry: _Entry, model: WorkloadModel) -> tuple[ConfigFile, ...]:
@@ -273,19 +280,11 @@ class _Resolution:
             message = f"{denial.what} is not allowed for {name}; {how}"
             self.problems.append(entry.places.problem(denial.path, message))
 
-    def _unknown_tags(self, entries: list[_Entry], hosts: list[HostSpec], workloads: list[Workload]) -> None:
-        known = {tag for host in hosts for tag in (host.name, *host.tags)}
-        policies = {one.source: one.policy for one in workloads}
+    def _unknown_hosts(self, entries: list[_Entry], hosts: list[HostSpec]) -> None:
+        """Tags and labels that no host has: a host that comes later may have them."""
+        tags = {tag for host in hosts for tag in (host.name, *host.tags)}
+        labels = {key for host in hosts for key, _ in host.labels}
         for entry in entries:
-            policy = policies.get(entry.where)
-            for path, tag in _tags(policy, ("placementPolicy",)) if policy else ():
-                if tag not in known:
-                    self.warnings.append(str(entry.places.problem(path, f"{dotted(path)}: no host has the tag {tag}")))
-
-
-def _tags(policy: Policy, path: Path) -> Iterator[tuple[Path, str]]:
-    if isinstance(policy, MatchTag):
-        yield (*path, "tag"), policy.tag
-    elif isinstance(policy, Composite):
-        for index, part in enumerate(policy.policies):
-            yield from _tags(part, (*path, "policies", index))
+            if isinstance(entry.model, WorkloadModel):
+                for path, message in (*unknown_tags(entry.model, tags), *unknown_labels(entry.model, labels)):
+                    self.warnings.append(str(entry.places.problem(path, message)))

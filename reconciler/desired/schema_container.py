@@ -26,9 +26,9 @@ from reconciler.desired.forms import (
     Text,
     matching,
     no_entries,
-    no_items,
 )
 from reconciler.desired.scalars import Plain
+from reconciler.desired.schema_gpus import Gpus
 
 VolumeName = Annotated[
     str, matching(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*", "must be the name of a volume: letters, digits, _, . and -")
@@ -36,14 +36,6 @@ VolumeName = Annotated[
 PortName = Annotated[
     str, matching(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", "must be a-z, 0-9 and -, beginning with a letter")
 ]
-MigProfile = Annotated[
-    str,
-    matching(
-        r"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-][a-z0-9.]+)*", "must be a MIG profile as the driver names it (1g.10gb)"
-    ),
-]
-
-
 Permissions = Annotated[str, matching(r"(?=.)r?w?m?", "must be of r, w and m, in this order")]
 Signal = Annotated[str, matching(r"SIG[A-Z0-9+-]+|[0-9]{1,2}", "must be a signal such as SIGTERM or 15")]
 
@@ -53,13 +45,6 @@ def _limit(value: Any) -> Any:
     if type(number) is not int or not -1 <= number < 2**63:
         raise ValueError("must be a number or unlimited")
     return number
-
-
-def _globs(value: Any) -> Any:
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, list) or not found or not all(isinstance(part, str) and part for part in found):
-        raise ValueError("must be a glob or a list of globs")
-    return found
 
 
 def _port(value: Any) -> Any:
@@ -72,18 +57,6 @@ def _port(value: Any) -> Any:
 Limit = Annotated[
     int,
     Form(_limit, {"anyOf": [{"const": "unlimited"}, {"type": "integer", "minimum": -1, "exclusiveMaximum": 2**63}]}),
-]
-Globs = Annotated[
-    list[str],
-    Form(
-        _globs,
-        {
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
-            ]
-        },
-    ),
 ]
 PortReference = Annotated[
     str, Form(_port, {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 1, "maximum": 65535}]})
@@ -116,77 +89,6 @@ EnvValue = Annotated[
 ]
 
 
-class WholeGpus(Strict):
-    """Whole cards."""
-
-    count: Positive
-    """How many cards each instance gets."""
-    model: Globs = Field(default_factory=no_items)
-    """Glob, or a list of globs, that the card's model must match (`*H100*`)."""
-    min_memory: Memory = 0
-    """Least memory of each card."""
-    link: Annotated[Literal["nvlink"] | None, LATER] = None
-    """How the cards must be joined."""
-
-
-class MigGpus(Strict):
-    """MIG slices that exist on the host."""
-
-    mig: MigProfile
-    """Profile as the driver names it (`1g.10gb`)."""
-    count: Positive = 1
-    """How many slices each instance gets."""
-
-
-class ShareGpu(Strict):
-    """A fraction of one card."""
-
-    share: Annotated[float, Field(gt=0, lt=1), WRITTEN, LATER]
-    """Fraction of one card, between 0 and 1."""
-
-
-class SharedMemoryGpu(Strict):
-    """Part of one card, by its memory."""
-
-    shared_memory: Annotated[Memory, LATER]
-    """Memory on one card."""
-
-
-class ObserveGpus(Strict):
-    """Sees every card and holds none: exporters. Needs a security profile with `allGpus`."""
-
-    observe: Literal["all"]
-    """Always `all`."""
-
-
-def _gpus_form(value: Any) -> str:
-    if isinstance(value, dict):
-        names = [name for name in ("mig", "share", "sharedMemory", "observe") if name in value]
-        return f"({names[0]})" if names else "(count)"
-    if isinstance(value, str) and type(value) is not Plain:
-        return "(all)"
-    return "(number)"
-
-
-def _gpus(value: Any) -> Any:
-    if isinstance(value, Plain | dict | int | Strict) or value == "all":
-        return value
-    raise ValueError("must be a number of cards, all, or a map such as {count: 2, model: '*H100*'}")
-
-
-Gpus = Annotated[
-    Annotated[Natural, Tag("(number)")]
-    | Annotated[Literal["all"], Tag("(all)")]
-    | Annotated[WholeGpus, Tag("(count)")]
-    | Annotated[MigGpus, Tag("(mig)")]
-    | Annotated[ShareGpu, Tag("(share)")]
-    | Annotated[SharedMemoryGpu, Tag("(sharedMemory)")]
-    | Annotated[ObserveGpus, Tag("(observe)")],
-    Discriminator(_gpus_form),
-    Form(_gpus),
-]
-
-
 class Resources(Strict):
     """What one instance asks of its host."""
 
@@ -199,9 +101,9 @@ class Resources(Strict):
     shm: Memory | None = None
     """Size of /dev/shm; the Engine's default is 64Mi."""
     gpus: Gpus = 0
-    """Cards: a count, `{count, model, minMemory}`, `{mig: 1g.10gb, count: 2}`, `{observe: all}` or `all`."""
+    """Cards: a count, `all`, or a map with `count`, `mig`, `share`, `sharedMemory` or `observe: all`."""
     rdma: Bool = False
-    """RDMA network cards. `true` is not supported yet."""
+    """RDMA network cards: /dev/infiniband, IPC_LOCK and memlock without a limit. Needs a security profile."""
     ulimits: dict[str, Limit] = Field(default_factory=no_entries)
     """Limits by name (`memlock`, `nofile`): a number or `unlimited`."""
     pids: Positive | None = None

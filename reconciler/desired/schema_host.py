@@ -13,6 +13,7 @@ from reconciler.desired.forms import (
     CpuList,
     Duration,
     EnvName,
+    Form,
     Int,
     Line,
     Memory,
@@ -65,6 +66,19 @@ class HostGpus(Strict):
     """Cards that are never given out, by UUID or PCI address."""
 
 
+class HostMig(Strict):
+    """Whether slices may be planned that do not exist yet."""
+
+    create: Bool = False
+    """Plan new slices on cards that have MIG enabled; somebody cuts them, and the next pass starts what waits."""
+
+
+def _mig(value: Any) -> Any:
+    if isinstance(value, HostMig) or (isinstance(value, dict) and all(k == "create" or k[:2] == "x-" for k in value)):
+        return value
+    raise ValueError("must be {create: true}: which slices there should be follows from what the workloads ask for")
+
+
 class Host(Strict):
     """A Docker host."""
 
@@ -97,8 +111,8 @@ class Host(Strict):
     """`managed`: cards are given out one by one; `passthrough`: every card to all that ask; `none`: no cards."""
     gpus: HostGpus = Field(default_factory=HostGpus.model_construct)
     """Which cards are given out."""
-    mig: Annotated[Any, LATER] = None
-    """MIG slices that the host should have."""
+    mig: Annotated[HostMig, Form(_mig)] = Field(default_factory=HostMig.model_construct)
+    """Whether MIG slices may be planned that do not exist yet."""
     ignore_containers: list[Text] = Field(default_factory=no_items)
     """Names of containers that see cards and hold none, as globs."""
 

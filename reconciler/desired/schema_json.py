@@ -113,9 +113,11 @@ def _describe(model: type[Strict], schema: dict[str, Any]) -> None:
 
 
 def _docs(model: type[Strict]) -> dict[str, str]:
-    """Attribute docstrings, read from the source only when the schema is printed."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
+    """Attribute docstrings, read from the source only when the schema is printed; those of its bases come first."""
     found: dict[str, str] = {}
+    for base in model.__bases__:
+        found |= _docs(base) if issubclass(base, Strict) else {}
+    body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
     for field, text in itertools.pairwise(body.body if isinstance(body, ast.ClassDef) else []):
         match field, text:
             case (

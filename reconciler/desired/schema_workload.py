@@ -38,6 +38,7 @@ from reconciler.desired.schema_container import (
     Tmpfs,
     Volume,
 )
+from reconciler.desired.schema_placement import Affinity, Policy, Preference, Spread
 
 RunName = Annotated[
     str, matching(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}", "must be letters, digits, _, . and -, at most 63 characters")
@@ -60,55 +61,6 @@ HostName = Annotated[
     ),
 ]
 ExtraHost = Annotated[str, matching(r"[^:\s]+:\S+", "must be NAME:ADDRESS")]
-
-
-class Simple(Strict):
-    """`ANY`: any untagged host. `ONE_PER_HOST`: at most one instance of this workload on a host.
-
-    `NO_TAG`: hosts without tags. `LOCAL`: every host, tagged and cordoned ones too; only for a LocalService.
-    """
-
-    type: Literal["ANY", "ONE_PER_HOST", "NO_TAG", "LOCAL"]
-
-
-class MaxPerHost(Strict):
-    """At most `max` instances of this workload on a host."""
-
-    type: Literal["MAX_N_PER_HOST"]
-    max: Positive
-    """Most instances on one host."""
-
-
-class MatchTag(Strict):
-    """Hosts that carry a tag; a host's own name is one of its tags."""
-
-    type: Literal["MATCH_TAG"]
-    tag: Text
-    """The tag."""
-
-
-class RuleBased(Strict):
-    """Hosts for which a CEL expression is true."""
-
-    type: Literal["RULE_BASED"]
-    rule: Text
-    """CEL over `host.name|tags|labels|gpus|cpus|memory` and `workload.name|kind|labels`."""
-
-
-class Composite(Strict):
-    """Several policies at once."""
-
-    type: Literal["COMPOSITE"]
-    combiner: Literal["AND", "OR"]
-    """Whether all of them must allow a host, or one."""
-    policies: Annotated[list["Policy"], Field(min_length=1)]
-    """The policies."""
-
-
-Policy = Annotated[
-    Simple | MaxPerHost | MatchTag | RuleBased | Composite,
-    Field(discriminator="type"),
-]
 
 
 class Schedule(Strict):
@@ -164,12 +116,14 @@ class Workload(Strict):
     """Which hosts it may run on. Default `ANY`, of a LocalService `LOCAL`."""
     numa: Literal["prefer", "require", "require-socket", "none"] = "prefer"
     """How strictly cards, cores and memory must share a NUMA node."""
-    prefer: Annotated[Any, LATER] = None
-    """Hosts that are better than others."""
-    spread: Annotated[Any, LATER] = None
+    prefer: list[Preference] = Field(default_factory=no_items)
+    """Hosts that are better than others: policies with a weight. They rule out none."""
+    spread: list[Spread] = Field(default_factory=no_items)
     """What to spread instances over."""
-    affinity: Annotated[Any, LATER] = None
-    """Workloads to be near to, or away from."""
+    affinity: list[Affinity] = Field(default_factory=no_items)
+    """Workloads to be near to."""
+    anti_affinity: list[Affinity] = Field(default_factory=no_items)
+    """Workloads to be away from."""
     topology: Annotated[Any, LATER] = None
     """Where the members of a gang must be to one another."""
     network: NetworkName = "bridge"
@@ -266,9 +220,11 @@ class Workload(Strict):
 
 
 _SERVICES = frozenset({"App", "LocalService"})
+_PLACED = frozenset({"App", "Task"})  # a LocalService runs on every matching host
 # Fields that only some kinds have; every other field belongs to all three.
 ONLY = {
     **dict.fromkeys(("readiness", "health", "rollout"), _SERVICES),
+    **dict.fromkeys(("prefer", "spread", "affinity", "antiAffinity"), _PLACED),
     "instances": frozenset({"App"}),
     **dict.fromkeys(
         ("run", "onChange", "members", "retries", "deadline", "array", "schedule", "ttl", "gang"), frozenset({"Task"})

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from reconciler.desired.documents import Path
-from reconciler.desired.schema_container import ObserveGpus
+from reconciler.desired.schema_gpus import ObserveGpus
 from reconciler.desired.schema_host import SecurityProfile
 from reconciler.desired.schema_workload import Workload
 

@@ -1,5 +1,6 @@
 """Which fields may stand where: the pydantic models as a tree that a message can be looked up in."""
 
+import inspect
 import sys
 from collections.abc import Iterator
 from types import UnionType
@@ -43,7 +44,8 @@ def forms_at(model: type[BaseModel], where: Path) -> tuple[list[Form], list[Form
 def places(model: type[BaseModel], tops: set[str]) -> dict[str, list[str]]:
     """Where each name of a field stands nearest to the top: ``{"memory": ["resources.memory"]}``.
 
-    Of the document itself only ``tops`` count; fields whose effect comes later are left out.
+    Of the document itself only ``tops`` count; fields whose effect comes later, and those that one form has from
+    another, are left out.
     """
     found: dict[str, tuple[int, list[str]]] = {}
     seen = {model}
@@ -55,7 +57,7 @@ def places(model: type[BaseModel], tops: set[str]) -> dict[str, list[str]]:
             later = getattr(one, "later", ())
             for python, info in one.model_fields.items():
                 name = info.alias or python
-                if python in later or (not prefix and name not in tops):
+                if python in later or python not in inspect.get_annotations(one) or (not prefix and name not in tops):
                     continue
                 at, paths = found.setdefault(name, (depth, []))
                 if at == depth and prefix + name not in paths:

@@ -1,5 +1,6 @@
 """Verdicts and placements → actions with reasons and steps."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -8,12 +9,13 @@ from reconciler.model.limits import limits_for, update_fields
 from reconciler.model.memory import Place
 from reconciler.model.plan import Action, ActionKind, Change, Order, Pending, Step
 from reconciler.model.snapshot import Container, HostView
-from reconciler.model.workload import Allocation, InstanceId, Kind, Workload, spec_on_host
+from reconciler.model.workload import Allocation, InstanceId, Kind, Workload
 from reconciler.planner import steps
 from reconciler.planner.changes import changed_fields, limit_changes
-from reconciler.planner.diff import Case, Differ, Found, Verdict, digest_on
+from reconciler.planner.diff import Case, Differ, Found, Verdict, digest_on, spec_for
 from reconciler.planner.expand import Wanted, bound_to
 from reconciler.planner.live import existing, live_allocation
+from reconciler.planner.memo import Memo
 from reconciler.planner.place import Ask, Fleet, Placement
 
 UNDER_WAY = {Verdict.ROLL, Verdict.SETTLE, Verdict.ABANDON, Verdict.FINISH}
@@ -40,6 +42,8 @@ class Actions:
         self.out: list[Action] = []
         self.running: list[tuple[Case, Workload, Found, Allocation]] = []
         self.outgrown: dict[InstanceId, str] = {}
+        found = differ.found.items()
+        self.up = Counter(one.workload for one, group in found if one in wanted.instances and any(x.up for x in group))
 
     # -- what needs no place
 
@@ -101,7 +105,7 @@ class Actions:
         cores = len(live.cpus) if request.exclusive else live.millicpus
         same_cores = live.exclusive == request.exclusive and cores == (request.cores or request.millicpus)
         if one.view.facts is None or (same_cores and live.memory == request.memory):
-            return replace(live, memory=request.memory)
+            return live if live.memory == request.memory else replace(live, memory=request.memory)
         if request.exclusive and live.millicpus:
             # The Engine accepts the clearing of a quota, and ignores it.
             self.outgrown[case.instance] = "a quota cannot be taken away in place"
@@ -210,7 +214,7 @@ class Actions:
         placed, order, why = self._room(case, workload, one)
         if isinstance(placed, Pending):
             return placed
-        changes = changed_fields(one.ours.spec, spec_on_host(workload.container, one.view.spec.env))
+        changes = changed_fields(one.ours.spec, spec_for(workload, one.view))
         if case.instance in self.outgrown:
             changes += limit_changes(one.container.limits, limits_for(workload, placed.allocation))
         reason = "; ".join(filter(None, (case.reason or _why_replace(changes), why, held)))
@@ -267,7 +271,7 @@ class Actions:
             if case.instance in self.outgrown:
                 continue
             given = self._pooled(one.host, workload, allocation)
-            want = limits_for(workload, given)
+            want = _LIMITS(workload, given)
             fields = update_fields(want, one.container.limits)
             if fields:
                 changes = limit_changes(one.container.limits, want)
@@ -327,7 +331,7 @@ class Actions:
             action,
             generation=generation,
             digest=digest_on(workload, view),
-            spec=spec_on_host(workload.container, view.spec.env),
+            spec=spec_for(workload, view),
             warnings=placed.warnings,
             why=placed.why,
         )
@@ -370,17 +374,15 @@ class Actions:
             return "has not run yet"
         if workload.kind is Kind.LOCAL_SERVICE:
             return "one copy on every matching host"
-        there = sum(
-            1
-            for one in self.wanted.instances
-            if one.workload == workload.identity and any(found.up for found in self.differ.found.get(one, ()))
-        )
-        return f"{workload.instances} desired, {there} running"
+        return f"{workload.instances} desired, {self.up[workload.identity]} running"
 
     @staticmethod
     def _workload(case: Case) -> Workload:
         assert case.workload is not None  # noqa: S101 -- only wanted instances are made
         return case.workload
+
+
+_LIMITS = Memo(limits_for)
 
 
 def _why_replace(changes: tuple[Change, ...]) -> str:

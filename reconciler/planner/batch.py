@@ -5,16 +5,17 @@ packed again and again, each time in the order that packs best, and the longest 
 priority never keeps a higher one out.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-from reconciler.planner.batch_order import Rank, Shape, angle, rank, scarcity, units
-from reconciler.planner.pack import Mark, Pack
+from reconciler.planner.batch_order import Order, Rank, Shape, rank, scarcity
+from reconciler.planner.pack import Pack
 
 GROUPS = 64  # closed groups of hosts that are looked at on their own
-WORK = 300_000  # placements that may be spent on packing again what a first answer left out
-LOOK=32
+LOOK = 32  # classes of hosts that are asked whether they take a whole bundle
+WORK = 400_000  # placements after which no further prefix is tried
+
 
 class Item(NamedTuple):
     """One thing to place: ``levels`` are masks of hosts, tried in turn; a higher ``priority`` goes first.
@@ -32,13 +33,13 @@ class Item(NamedTuple):
 class Room(Protocol):
     """A condition that depends on where other items went, such as at most N on a host; shared by those it concerns."""
 
-    def levels(self, levels: Sequence[int], item: Item) -> Sequence[int]:
+    def levels(self, levels: Sequence[int], item: Item, /) -> Sequence[int]:
         """The levels, narrowed to the hosts that the item may go to now."""
 
-    def take(self, host: int, item: Item) -> None:
+    def take(self, host: int, item: Item, /) -> None:
         """Note that the item went to the host."""
 
-    def give(self, host: int, item: Item) -> None:
+    def give(self, host: int, item: Item, /) -> None:
         """Undo ``take``."""
 
 
@@ -46,105 +47,124 @@ def admit(pack: Pack, items: Sequence[Item], shapes: Mapping[int, Shape]) -> lis
     """The (item index, host) pairs to commit, in that order; ``pack`` is left with them placed.
 
     Items that are not named stay pending. If everything fits, priorities play no part. Otherwise an item is left out
-    only if it could not be placed beside all admitted ones of higher priority; among items of equal priority those
+    only if no place was found for it beside all admitted ones of higher priority; among items of equal priority those
     are chosen that allocate the most. ``shapes`` says the size of each want; the order of ``items`` never matters.
     """
     return list(_Batch(pack, items, shapes).admit().items())
 
 
 class _Batch:
-    """The state of one admission."""
+    """The state of one admission. A queue is a list of items (positions in ``items``) in order of admission."""
 
     def __init__(self, pack: Pack, items: Sequence[Item], shapes: Mapping[int, Shape]) -> None:
         self.pack = pack
         self.items = items
         self.start = pack.mark()
         self.homes: dict[int, int] = {}  # host of each placed item, in the order of placing
-        self.milli = [shapes[item.want].milli for item in items]
-        masks: dict[tuple[int, ...], int] = {}
-        self.places = [masks.setdefault(item.levels, len(masks)) for item in items]
-        self.masks = [_union(levels) for levels in masks]
-        self.ranks = self._ranks(shapes)
-        self.ranked = sorted(range(len(items)), key=lambda at: (self.ranks[at], items[at].key))
-        by_priority = sorted(range(len(items)), key=lambda at: (-items[at].priority, items[at].key))
-        self.tiers = [list(tier) for _, tier in groupby(by_priority, key=lambda at: items[at].priority)]
-        self.tier_of = {at: number for number, tier in enumerate(self.tiers) for at in tier}
         self.work = 0  # items handed to complete packs
-        self.rejected: set[int] = set()
-        self.hopeless: set[tuple[int, int]] = set()  # (want, place) that no longer fit
+        self.hopeless: set[tuple[int, int]] = set()  # (want, place) that fit no more
+        levels = sorted({item.levels for item in items})
+        self.masks = [_union(masks) for masks in levels]
+        place = {masks: at for at, masks in enumerate(levels)}
+        self.places = [place[item.levels] for item in items]
+        ranks = self._ranks(shapes)
+        self.order = Order([shapes[item.want] for item in items], ranks, self.places, self.masks)
+        self.ranked = sorted(range(len(items)), key=lambda at: (ranks[at], items[at].key))
+        self.turn = {at: turn for turn, at in enumerate(self.ranked)}
 
     def _ranks(self, shapes: Mapping[int, Shape]) -> list[Rank]:
-        hosts = self.pack.hosts
         known: dict[tuple[int, int], Rank] = {}
-        for item, place in zip(self.items, self.places, strict=True):
-            if (item.want, place) not in known:
-                mask = self.masks[place]
-                scarce = scarcity(self.pack.fitting(item.want, mask).bit_count(), hosts)
-                known[item.want, place] = rank(shapes[item.want], max(scarce, mask != self.pack.every))
-        return [known[item.want, place] for item, place in zip(self.items, self.places, strict=True)]
+        kinds = [(item.want, place) for item, place in zip(self.items, self.places, strict=True)]
+        for want, place in dict.fromkeys(kinds):
+            mask = self.masks[place]
+            scarce = scarcity(self.pack.fitting(want, mask).bit_count(), self.pack.hosts)
+            known[want, place] = rank(shapes[want], max(scarce, int(mask != self.pack.every)))
+        return [known[kind] for kind in kinds]
 
     def admit(self) -> dict[int, int]:
-        """All of it, or as many tiers as fit together and then one by one."""
-        if self._pack_all(self.ranked):
+        """All items, or the longest prefix of the queue that fits together and then what still fits, one by one."""
+        if self._pack(self.ranked):
             return self.homes
-        self._reject_in_groups()
-        fit = self._longest(0, len(self.tiers))
-        while fit < len(self.tiers) and self.work < WORK and self._narrow(fit):
-            fit = self._longest(fit, len(self.tiers))
-        self._pack_all(self._upto(fit))
-        self.hopeless.clear()
-        for tier in self.tiers[fit:]:
-            self._add(tier)
+        queue = self._reject_in_groups(self._queue())
+        fit = self._longest(queue, 0)
+        while fit < len(queue) and self.work < WORK:
+            mask = self.masks[self.places[queue[fit]]]
+            if mask == self.pack.every:
+                break
+            queue = self._reject(queue, fit, mask)
+            fit = self._longest(queue, fit)
+        self._pack(queue[:fit])
+        self._add(queue[fit:])
         return self.homes
 
-    def _narrow(self, fit: int) -> bool:
-        """Reject what no longer fits where the first item left out may go; False if that is everywhere."""
-        tier = self.tiers[fit]
-        mask = self.masks[self.places[tier[0]]]
-        if len(tier) > 1 or mask == self.pack.every:
-            return False
-        self._pack_all(self._upto(fit))
-        self.hopeless.clear()
-        inside = self._inside(mask)
-        for later in self.tiers[fit:]:
-            group = [at for at in later if self.places[at] in inside]
-            self._add(group)
-            self.rejected.update(at for at in group if at not in self.homes)
-        self._clear()
-        return True
+    def _queue(self) -> list[int]:
+        """All items by priority; those of equal priority by what allocates the most."""
+        by_priority = sorted(self.ranked, key=lambda at: -self.items[at].priority)
+        queue: list[int] = []
+        for _, level in groupby(by_priority, key=lambda at: self.items[at].priority):
+            same = list(level)
+            queue += self.order.wishes(same) if len(same) > 1 else same
+        return queue
 
-    def _inside(self, mask: int) -> set[int]:
-        """The places that lie within a mask."""
-        return {place for place, hosts in enumerate(self.masks) if hosts & mask == hosts}
+    def _reject_in_groups(self, queue: list[int]) -> list[int]:
+        """Leave out what does not fit even when hosts that only some items may use are kept for them alone."""
+        masks = sorted(set(self.masks) - {self.pack.every}, key=lambda mask: (mask.bit_count(), mask))
+        for mask in masks[:GROUPS]:
+            group = list(self._inside(queue, mask))
+            if not self._pack(group):
+                kept = set(self._reject(group, self._longest(group, 0), mask))
+                rejected = set(group) - kept
+                queue = [at for at in queue if at not in rejected]
+        return queue
 
-    def _upto(self, tiers: int) -> list[int]:
-        """The ranked items of the first tiers that are not rejected."""
-        return [at for at in self.ranked if self.tier_of[at] < tiers and at not in self.rejected]
+    def _reject(self, queue: Sequence[int], fit: int, mask: int) -> list[int]:
+        """The queue without what, from ``fit`` on, goes only within a mask and does not fit there any more."""
+        self._pack(queue[:fit])
+        late = list(self._inside(queue[fit:], mask))
+        self._add(late)
+        rejected = {at for at in late if at not in self.homes}
+        return [at for at in queue if at not in rejected]
 
-    def _longest(self, low: int, high: int) -> int:
-        """The largest number of tiers that pack completely, at least ``low``, by bisection; nothing stays placed."""
-        high += 1
+    def _inside(self, queue: Iterable[int], mask: int) -> Iterator[int]:
+        """The items of a queue that may only go to hosts of a mask."""
+        inside = {place for place, hosts in enumerate(self.masks) if hosts & mask == hosts}
+        return (at for at in queue if self.places[at] in inside)
+
+    def _longest(self, queue: Sequence[int], low: int) -> int:
+        """The length of the longest prefix of a queue that packs completely, at least ``low``, by bisection."""
+        high = len(queue) + 1
         while high - low > 1:
             middle = (low + high) // 2
-            if self._pack_all(self._upto(middle)):
+            if self._pack(queue[:middle]):
                 low = middle
             else:
                 high = middle
-            self._clear()
         return low
 
-    def _pack_all(self, ranked: Sequence[int]) -> bool:
-        """Place all of these on an empty copy, each unit in turn; on failure nothing stays placed."""
+    def _pack(self, queue: Iterable[int]) -> bool:
+        """Place all of these and nothing else, in the order that packs best; False if not all fit."""
         self._clear()
+        ranked = sorted(queue, key=self.turn.__getitem__)
         self.work += len(ranked)
-        for unit in units(ranked, self.ranks, self.places, self.masks):
-            if len(unit) > 1 and self._put_together(unit):
-                continue
-            for at in unit:
-                if not self._put(at):
-                    self._clear()
-                    return False
-        return True
+        return all(self._put_unit(unit) for unit in self.order.units(ranked))
+
+    def _add(self, queue: Iterable[int]) -> None:
+        """Place what fits of a queue beside all that is placed."""
+        self.hopeless.clear()
+        for at in queue:
+            kind = (self.items[at].want, self.places[at])
+            if kind not in self.hopeless and not self._put(at) and self.items[at].room is None:
+                self.hopeless.add(kind)
+
+    def _put_unit(self, unit: Sequence[int]) -> bool:
+        """Place a bundle on one host where one takes it, else each item where it fits best."""
+        if len(unit) > 1 and all(self.items[at].room is None for at in unit):
+            lead = self.items[unit[0]]
+            host = self.pack.together([self.items[at].want for at in unit], lead.levels, LOOK)
+            if host is not None:
+                self.homes.update((at, host) for at in unit)
+                return True
+        return all(self._put(at) for at in unit)
 
     def _put(self, at: int) -> bool:
         item = self.items[at]
@@ -157,16 +177,6 @@ class _Batch:
             item.room.take(host, item)
         return True
 
-    def _put_together(self, unit: Sequence[int]) -> bool:
-        items = [self.items[at] for at in unit]
-        if any(item.room is not None for item in items):
-            return False
-        host = self.pack.together([item.want for item in items], items[0].levels, LOOK)
-        if host is None:
-            return False
-        self.homes.update((at, host) for at in unit)
-        return True
-
     def _clear(self) -> None:
         """Take back everything placed."""
         for at, host in reversed(self.homes.items()):
@@ -175,49 +185,6 @@ class _Batch:
                 room.give(host, self.items[at])
         self.homes.clear()
         self.pack.undo(self.start)
-
-    def _add(self, tier: Sequence[int]) -> None:
-        """Place what still fits of one tier beside all that is placed."""
-        ranked = sorted(tier, key=lambda at: (self.ranks[at], self.items[at].key)) if len(tier) > 1 else tier
-        for unit in units(ranked, self.ranks, self.places, self.masks) if len(tier) > 1 else [tuple(tier)]:
-            for at in unit:
-                self._try(at)
-
-    def _try(self, at: int) -> None:
-        item = self.items[at]
-        kind = (item.want, self.places[at])
-        if at in self.rejected or (item.room is None and kind in self.hopeless):
-            return
-        if not self._put(at) and item.room is None:
-            self.hopeless.add(kind)
-
-    def _reject_in_groups(self) -> None:
-        """Leave out what does not fit even when hosts that only some items may use are kept for them alone."""
-        every = self.pack.every
-        masks = sorted({mask for mask in self.masks if mask != every}, key=lambda mask: (mask.bit_count(), mask))
-        for mask in masks[:GROUPS]:
-            inside = self._inside(mask)
-            group = [at for at in self.ranked if self.places[at] in inside and at not in self.rejected]
-            if not self._pack_all(group):
-                self._reject_in(group)
-            self._clear()
-
-    def _reject_in(self, group: Sequence[int]) -> None:
-        """Admit a group in order on its own hosts; the rest is rejected."""
-        tiers = sorted({self.tier_of[at] for at in group})
-        low, high = 0, len(tiers)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._pack_all([at for at in group if self.tier_of[at] < tiers[middle]]):
-                low = middle
-            else:
-                high = middle
-        self._pack_all([at for at in group if self.tier_of[at] < tiers[low]])
-        self.hopeless.clear()
-        for number in tiers[low:]:
-            self._add([at for at in group if self.tier_of[at] == number])
-        self.hopeless.clear()
-        self.rejected.update(at for at in group if at not in self.homes)
 
 
 def _union(levels: Iterable[int]) -> int:

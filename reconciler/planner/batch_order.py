@@ -1,13 +1,19 @@
-"""The order in which a batch is packed: what is hardest to place first, shares in bundles that fill a card."""
+"""The orders of a batch: the one that packs best, and the one in which items of equal priority are admitted."""
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-CARD = 1000  # thousandths of a whole card
+from reconciler.planner.batch_shares import CARD, Shares
+
 SLIVER = 200  # smaller shares than this fill what the others leave of their cards
-SHARE = 1  # the class of shares that are bundled
+SCALE = 10**15  # so that parts of a batch stay whole numbers
 RHO = 10  # cores per card at which cores and cards weigh the same
+RHO_MEMORY = 48 * 2**30 // 1000  # bytes of memory for each thousandth of a card, likewise
+WASTES = (0, 10, 20, 30, 50, 100, 200, CARD)  # steps in which bundles that waste more of a card come later
+
+SEVERAL, SHARE, WHOLE, REST, NONE = range(5)  # classes of items, in packing order
+
+Rank = tuple[int, int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +26,13 @@ class Shape:
     memory: int
     slices: bool = False  # parts with places of their own on the card (MIG), which no sums can bundle
 
-    @property
-    def share(self) -> bool:
-        """Whether it takes a part of one card, of any size."""
-        return self.pieces == 1 and 0 < self.milli < CARD and not self.slices
 
+def angle(amount: int, milli: int, even: int = RHO) -> int:
+    """How much of a vector is cores (in thousandths), against cards: 0 is cards only, 1000 cores only.
 
-def angle(millicpus: int, milli: int) -> int:
-    """How much of a vector is cores, against cards: 0 is cards only, 1000 cores only."""
-    return CARD * millicpus // (millicpus + RHO * milli) if millicpus else 0
+    Memory with ``even=RHO_MEMORY``: the amount for a thousandth of a card at which both weigh the same.
+    """
+    return 1000 * amount // (amount + even * milli) if amount else 0
 
 
 def scarcity(fitting: int, hosts: int) -> int:
@@ -38,108 +42,70 @@ def scarcity(fitting: int, hosts: int) -> int:
     return (hosts * hosts // max(1, fitting * fitting)).bit_length() - 1
 
 
-Rank = tuple[int, int, int, int, int, int]
-
-
 def rank(shape: Shape, scarce: int) -> Rank:
     """Constrained first, then several cards, shares from large to small, one card, slivers, no card; hungriest first.
 
-    The second number is the class that is packed together: shares of class 1 are bundled.
+    The second number is the class.
     """
-    milli = -shape.milli
-    hungry = (-angle(shape.millicpus, shape.milli), -shape.millicpus, -shape.memory)
+    most = max(angle(shape.millicpus, shape.milli), angle(shape.memory, shape.milli, RHO_MEMORY))
+    hungry = (-most, -shape.millicpus, -shape.memory)
     if shape.pieces == 0:
-        return (0, 4, 0, *hungry)
+        return (0, NONE, 0, *hungry)
     if shape.pieces > 1 or shape.slices:
-        return (-scarce, 0, milli, *hungry)
+        return (-scarce, SEVERAL, -shape.milli, *hungry)
     if shape.milli >= CARD:
-        return (-scarce, 2, 0, *hungry)
-    return (-scarce, SHARE if shape.milli >= SLIVER else 3, milli, *hungry)
+        return (-scarce, WHOLE, 0, *hungry)
+    return (-scarce, SHARE if shape.milli >= SLIVER else REST, -shape.milli, *hungry)
 
 
-def subset(sizes: Sequence[int], counts: Mapping[int, int], room: int) -> tuple[int, ...]:
-    """The multiset of sizes with the largest sum within ``room``; among equals the earliest sizes as often as can be.
+class Order:
+    """The shapes and ranks of the items of a batch, by position, and where each may go.
 
-    Subset sums as bit masks: bit S of ``sums[i]`` says that the sizes from i on can make S.
+    ``masks[places[item]]`` are the hosts where an item may go.
     """
-    limit = (2 << room) - 1
-    sums = [1]
-    for size in reversed(sizes):
-        reach = sums[-1]
-        for _ in range(min(counts[size], room // size)):
-            reach |= reach << size & limit
-        sums.append(reach)
-    sums.reverse()
-    left = sums[0].bit_length() - 1
-    chosen: list[int] = []
-    for size, rest in zip(sizes, sums[1:], strict=True):
-        most = min(counts[size], left // size)
-        times = next(times for times in range(most, -1, -1) if rest >> left - times * size & 1)
-        chosen += [size] * times
-        left -= times * size
-    return tuple(chosen)
-
-
-def units(
-    ranked: Sequence[int], ranks: Sequence[Rank], places: Sequence[int], masks: Sequence[int]
-) -> list[tuple[int, ...]]:
-    """Ranked items as units to place together: shares in bundles that fill a card, all else one by one.
-
-    ``masks[places[item]]`` are the hosts where an item may go. A bundle goes where its first item may go, so it takes
-    the others from those that may go there too; they come at the first one's turn.
-    """
-    shares = _Shares(ranked, ranks, places, masks)
-    out: list[tuple[int, ...]] = []
-    for item in ranked:
-        if ranks[item][1] != SHARE:
-            out.append((item,))
-        elif item in shares.left:
-            out.extend(shares.bundles(item))
-    return out
-
-
-class _Shares:
-    """The shares of a batch that are in no bundle yet."""
 
     def __init__(
-        self, ranked: Iterable[int], ranks: Sequence[Rank], places: Sequence[int], masks: Sequence[int]
+        self, shapes: Sequence[Shape], ranks: Sequence[Rank], places: Sequence[int], masks: Sequence[int]
     ) -> None:
-        self.ranks, self.places = ranks, places
-        self.queues: dict[int, dict[int, deque[int]]] = {}  # by place and size, hungry ones first
-        for item in ranked:
-            if ranks[item][1] == SHARE:
-                self.queues.setdefault(places[item], {}).setdefault(-ranks[item][2], deque()).append(item)
-        self.left = {item for sizes in self.queues.values() for queue in sizes.values() for item in queue}
-        narrow = sorted(self.queues, key=lambda place: (masks[place].bit_count(), masks[place], place))
-        self.partners = {
-            place: [other for other in narrow if masks[other] & masks[place] == masks[place]] for place in narrow
-        }
+        self.shapes, self.ranks, self.places = shapes, ranks, places
+        self._millicpus = max(1, sum(shape.millicpus for shape in shapes))
+        self._memory = max(1, sum(shape.memory for shape in shapes))
+        narrow = sorted(range(len(masks)), key=lambda place: (masks[place].bit_count(), masks[place], place))
+        self._partners = [[other for other in narrow if masks[other] & mask == mask] for mask in masks]
 
-    def bundles(self, lead: int) -> list[tuple[int, ...]]:
-        """As many bundles as can be like the best one that ``lead`` can head; it heads the first."""
-        size, place = -self.ranks[lead][2], self.places[lead]
-        counts = self._counts(place)
-        counts[size] -= 1
-        others = subset(sorted((size for size in counts if counts[size]), reverse=True), counts, CARD - size)
-        counts[size] += 1
-        times = min(counts[other] // (others.count(other) + (other == size)) for other in (*others, size))
-        out = [self._take(place, size, others)]
-        heads = self.queues[place][size]  # partners come out of it too
-        while len(out) < times and heads and self.ranks[heads[0]][0] == self.ranks[lead][0]:
-            out.append(self._take(place, size, others))
+    def units(self, ranked: Sequence[int]) -> list[tuple[int, ...]]:
+        """Items in ranked order as units to place together: shares in bundles that fill a card, all else alone.
+
+        A bundle comes at the turn of its first item.
+        """
+        shares = self._shares(ranked, (SHARE,))
+        out: list[tuple[int, ...]] = []
+        for item in ranked:
+            if self.ranks[item][1] != SHARE:
+                out.append((item,))
+            elif item in shares:
+                out.extend(shares.bundles(item))
         return out
 
-    def _counts(self, place: int) -> dict[int, int]:
-        counts: dict[int, int] = {}
-        for other in self.partners[place]:
-            for size, queue in self.queues[other].items():
-                counts[size] = counts.get(size, 0) + len(queue)
-        return counts
+    def wishes(self, ranked: Sequence[int]) -> list[int]:
+        """Items of equal priority from the best use of cards to the worst: little waste, then little thirst."""
+        shares = self._shares(ranked, (SHARE, REST))
+        found = [(0, self._thirst((item,)), (item,)) for item in ranked if item not in shares]
+        for waste in WASTES:
+            for item in ranked:
+                if item in shares:
+                    found += [(waste, self._thirst(unit), unit) for unit in shares.bundles(item, waste)]
+        turn = {item: at for at, item in enumerate(ranked)}
+        found.sort(key=lambda unit: (self.ranks[unit[2][0]][1] == NONE, unit[0], unit[1], turn[unit[2][0]]))
+        return [item for _, _, unit in found for item in unit]
 
-    def _take(self, place: int, size: int, others: Iterable[int]) -> tuple[int, ...]:
-        items = [self.queues[place][size].popleft()]
-        for other in others:
-            queue = next(queues[other] for at in self.partners[place] if (queues := self.queues[at]).get(other))
-            items.append(queue.pop())
-        self.left.difference_update(items)
-        return tuple(items)
+    def _shares(self, ranked: Iterable[int], classes: tuple[int, ...]) -> Shares:
+        sizes: Mapping[int, int] = {item: self.shapes[item].milli for item in ranked if self.ranks[item][1] in classes}
+        return Shares(sizes, sizes, self.places, self._partners)
+
+    def _thirst(self, unit: Iterable[int]) -> int:
+        """Cores and memory for each thousandth of a card, each in parts of what the whole batch asks."""
+        shapes = [self.shapes[item] for item in unit]
+        cores = sum(shape.millicpus for shape in shapes) * SCALE // self._millicpus
+        memory = sum(shape.memory for shape in shapes) * SCALE // self._memory
+        return (cores + memory) // max(1, sum(shape.milli for shape in shapes))

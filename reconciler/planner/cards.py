@@ -147,8 +147,9 @@ def waste_of(takes: Sequence[Take]) -> int:
     for take in takes:
         if 0 < take.milli < WHOLE and take.after is not None:
             waste += take.after.milli
-        elif take.profile and take.after is not None and take.after.busy != take.before.busy:
-            waste += CUTTING + legal(take.before.kind, take.before.busy) - legal(take.after.kind, take.after.busy)
+        elif take.profile and (take.profile, take.start) not in take.before.idle:
+            left = legal(take.after.kind, take.after.busy) if take.after else 0
+            waste += CUTTING + legal(take.before.kind, take.before.busy) - left
     return waste
 
 

@@ -7,14 +7,16 @@ off what is observed and remembered, so that a reconciler that was killed anywhe
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from reconciler.model.host import HostState
 from reconciler.model.memory import Failure, Memory
 from reconciler.model.plan import Change
 from reconciler.model.readiness import Readiness, broken, readiness
 from reconciler.model.snapshot import Container, HostView, Ours, Reach, Snapshot
-from reconciler.model.workload import DIGEST_VERSION, InstanceId, Kind, Workload, digest_of, spec_on_host
+from reconciler.model.workload import DIGEST_VERSION, ContainerSpec, InstanceId, Kind, Workload, digest_of, spec_on_host
 from reconciler.planner.expand import Wanted
+from reconciler.planner.memo import Memo
 
 
 class Verdict(StrEnum):
@@ -71,9 +73,22 @@ class Case:
     warnings: tuple[str, ...] = field(default=())
 
 
+def spec_for(workload: Workload, view: HostView) -> dict[str, Any]:
+    """The canonical *recreate* form of ``workload`` on that host. It is shared: nobody may change it."""
+    return _SPECS(workload.container, view.spec.env)[0]
+
+
 def digest_on(workload: Workload, view: HostView) -> str:
     """The digest that a container of ``workload`` must have on that host."""
-    return digest_of(spec_on_host(workload.container, view.spec.env))
+    return _SPECS(workload.container, view.spec.env)[1]
+
+
+def _spec_and_digest(container: ContainerSpec, env: tuple[tuple[str, str], ...]) -> tuple[dict[str, Any], str]:
+    spec = spec_on_host(container, env)
+    return spec, digest_of(spec)
+
+
+_SPECS = Memo(_spec_and_digest)
 
 
 def found_by_instance(snapshot: Snapshot) -> dict[InstanceId, list[Found]]:
@@ -87,7 +102,8 @@ def found_by_instance(snapshot: Snapshot) -> dict[InstanceId, list[Found]]:
             if container.ours and container.state != "removing":
                 found.setdefault(container.ours.instance, []).append(Found(view, container, container.ours))
     for group in found.values():
-        group.sort(key=_precedence)
+        if len(group) > 1:
+            group.sort(key=_precedence)
     return found
 
 
@@ -114,6 +130,11 @@ class Differ:
         self.now = now
         self.secrets = secrets
         self.found = found_by_instance(snapshot)
+        self._failed = {instance for instance, _ in memory.failures}
+        self._runs: dict[str, list[InstanceId]] = {}
+        for instance in (*self.found, *memory.finished):
+            if instance.kind is Kind.TASK:
+                self._runs.setdefault(instance.workload, []).append(instance)
         self._dark = [view for view in snapshot.hosts if view.reach is Reach.UNREACHABLE]
 
     def wanted(self, instance: InstanceId, workload: Workload) -> Case:
@@ -304,26 +325,24 @@ class Differ:
             return Case(instance, Verdict.DONE, "", workload, failed=code != 0)
         if workload.suspend:
             return self._wait(instance, workload, "suspended")
-        others = [other for other in self.found if self._other_run(instance, other)]
+        past = [other for other in self._runs.get(instance.workload, ()) if other.run != instance.run]
+        others = [other for other in past if other in self.found]
         going = [other for other in others if any(one.up for one in self.found[other])]
         if going and workload.on_change == "finish":
             return self._wait(instance, workload, f"waits until {going[0]} has finished")
         case = self._missing(instance, workload)
-        before = [*others, *(past for past in self.memory.finished if self._other_run(instance, past))]
-        if case.verdict is Verdict.START and before:
-            runs = ", ".join(sorted({other.run for other in before}))
+        if case.verdict is Verdict.START and past:
+            runs = ", ".join(sorted({other.run for other in past}))
             warning = f"{instance} runs a task again that ran as {runs}"
             return Case(instance, Verdict.START, f"a new run ({instance.run})", workload, warnings=(warning,))
         return case
-
-    @staticmethod
-    def _other_run(instance: InstanceId, other: InstanceId) -> bool:
-        return other.workload == instance.workload and other.run != instance.run
 
     # -- waiting
 
     def failure(self, instance: InstanceId, workload: Workload, view: HostView | None = None) -> Failure | None:
         """The last failure of this instance with what git wants now (on that host; on any, when it has none)."""
+        if instance not in self._failed:
+            return None
         if view is not None:
             return self.memory.failures.get((instance, digest_on(workload, view)))
         digests = {digest_on(workload, view) for view in self.snapshot.hosts}

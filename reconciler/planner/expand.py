@@ -8,6 +8,7 @@ from reconciler.model.host import HostState
 from reconciler.model.memory import Place
 from reconciler.model.snapshot import HostView, Snapshot
 from reconciler.model.workload import InstanceId, Kind, Workload
+from reconciler.planner.memo import Memo
 
 Admits = Callable[[Workload, HostView], bool]
 
@@ -36,12 +37,19 @@ def _instances(workload: Workload, snapshot: Snapshot, admits: Admits) -> list[I
     if workload.suspend:
         return []
     if workload.kind is Kind.APP:
-        return [InstanceId(Kind.APP, workload.name, str(index)) for index in range(workload.instances)]
+        return _copies(workload)
     return [
         InstanceId(Kind.LOCAL_SERVICE, workload.name, view.spec.name)
         for view in snapshot.hosts
         if admits(workload, view) and not _drained_empty(view)
     ]
+
+
+def _app_instances(workload: Workload) -> list[InstanceId]:
+    return [InstanceId(Kind.APP, workload.name, str(index)) for index in range(workload.instances)]
+
+
+_copies = Memo(_app_instances)
 
 
 def _drained_empty(view: HostView) -> bool:

@@ -1,35 +1,60 @@
 """Why here, why not there: the filters that removed hosts, the best offers, the nearest host. All of it is data."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from reconciler.model.placement import Numa
 from reconciler.model.plan import Nearest, Pending
 from reconciler.model.resources import GpuShare, MigSlices, WholeGpus, format_memory
-from reconciler.model.workload import InstanceId
-from reconciler.planner.ask import Ask
+from reconciler.model.workload import Allocation, InstanceId
+from reconciler.planner.ask import Ask, Placement
+from reconciler.planner.cards import stock
 from reconciler.planner.free import HostKind, Want
 from reconciler.planner.gates import closed, gate_words, turned_away
 from reconciler.planner.lacks import STAGES, Lack, cpus_name, share_name, things
 from reconciler.planner.machine import Machine
-from reconciler.planner.pin import named
+from reconciler.planner.pin import named, pin
 from reconciler.planner.policies import Filter, own_tags
 from reconciler.planner.ports import fixed_ports
-from reconciler.planner.score import words
+from reconciler.planner.score import Score, words
 from reconciler.planner.states import Offer
 from reconciler.planner.topology import bits
-
+from reconciler.planner.versus import ahead, remarks
 
 COUNT_TO = 100  # hosts that fit are counted so far in a line of a plan
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """One host that fits: the NUMA nodes it would use, and its score in words."""
+    """One host that fits: the NUMA nodes it would use, its score in words, and what it would give.
+
+    ``wishes`` are the soft wishes that it meets and that not every host meets.
+    """
 
     host: str
     nodes: str
     score: str
+    allocation: Allocation = field(default_factory=Allocation)
+    wishes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """The host that came second, and what the winner has before it; with ``better``, what it has before the winner."""
+
+    host: str
+    words: str
+    better: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is asked, or what a host or one of its planning nodes has free. ``pieces`` are matching cards, or parts."""
+
+    name: str
+    pieces: int
+    millicpus: int
+    memory: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +62,9 @@ class Explanation:
     """Why an instance goes where it goes.
 
     ``removed`` names the hosts that each filter removed, in filter order. ``offers`` are the best hosts that fit, best
-    first, five at most of ``fitting``. Either ``winner`` and ``why`` say where it goes, or ``pending`` why nowhere, or
-    ``note`` why no host was looked for.
+    first, five at most of ``fitting``. Either ``winner`` and ``why`` say where it goes and ``rival`` what decided, or
+    ``pending`` says why nowhere and ``rooms`` what was asked and what the nearest host has (the whole host, then its
+    nodes), or ``note`` why no host was looked for.
     """
 
     instance: InstanceId
@@ -51,6 +77,12 @@ class Explanation:
     warnings: tuple[str, ...] = ()
     pending: Pending | None = None
     note: str = ""
+    rival: Rival | None = None
+    rooms: tuple[Room, ...] = ()
+
+
+Short = tuple[str, int]
+"""The filter that a host fails, and how much is missing there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +98,15 @@ class Diagnosis:
 
 
 def diagnose(
-    gates: Sequence[Filter], hosts: int, answers: Iterable[tuple[int, Offer | Lack]], asked_port: Lack | None
+    gates: Sequence[Filter],
+    hosts: int,
+    answers: Iterable[tuple[int, Short | None]],
+    lack_at: Callable[[int], Lack],
+    asked_port: Lack | None,
 ) -> Diagnosis:
     """Sort every host of ``hosts`` by what removed it. ``answers`` are of the hosts that passed all gates.
 
-    A host that makes an offer and yet is asked about here failed on its ports.
+    ``lack_at`` tells in full what one host lacks. A host that lacks nothing and yet is asked about failed on its ports.
     """
     removed: list[Filter] = []
     shut = closed(gates, hosts)
@@ -79,18 +115,19 @@ def diagnose(
             removed.append((name, gone))
         hosts &= passing
     stages = dict.fromkeys(STAGES, 0)
-    nearest: tuple[tuple[int, int, int], Lack] | None = None
+    nearest: tuple[int, int, int] | None = None
     for among, answer in answers:
-        lack = answer if isinstance(answer, Lack) else asked_port
-        if lack is None:
+        short = answer or ((asked_port.stage, asked_port.missing) if asked_port else None)
+        if short is None:
             continue
-        stages[lack.stage] |= among
-        key = (-STAGES.index(lack.stage), lack.missing, (among & -among).bit_length() - 1)
-        if nearest is None or key < nearest[0]:
-            nearest = (key, lack)
+        stages[short[0]] |= among
+        key = (-STAGES.index(short[0]), short[1], (among & -among).bit_length() - 1)
+        if nearest is None or key < nearest:
+            nearest = key
     removed += [(stage, gone) for stage, gone in stages.items() if gone]
     if nearest:
-        return Diagnosis(tuple(removed), (nearest[0][2], nearest[1]))
+        at_ports = asked_port is not None and -nearest[0] == STAGES.index("ports")
+        return Diagnosis(tuple(removed), (nearest[2], asked_port if at_ports and asked_port else lack_at(nearest[2])))
     if not removed:
         return Diagnosis((), None)
     name, gone = (shut or removed)[-1]
@@ -205,10 +242,50 @@ def _numa_reason(want: Want, kinds: Sequence[HostKind], lack: Lack) -> str:
     return f"no {where} has {pieces}{cpus_name(want)} and {format_memory(want.memory)} free at once{kept}"
 
 
-def offered(machine: Machine, offer: Offer, want: Want) -> Offered:
+def offered(machine: Machine, offer: Offer, want: Want, wishes: tuple[str, ...] = ()) -> Offered:
     """One line of an explanation."""
     ids = [node for place in offer.used for node in machine.topology.domains[place].ids]
-    return Offered(machine.name, named(tuple(sorted(ids))) if ids else "", words(offer.score, want))
+    score = ", ".join([words(offer.score, want), *remarks(offer.score)])
+    allocation, _ = pin(machine, offer, want, None)
+    return Offered(machine.name, named(tuple(sorted(ids))) if ids else "", score, allocation, wishes)
+
+
+def rival_of(winner: str | None, offers: Sequence[tuple[Offered, int, Score]]) -> Rival | None:
+    """What decided between the winner and the next best; None where there was no other.
+
+    ``offers`` are best first, each with how far it is behind in soft wishes, and its score.
+    """
+    own = next((one for one in offers if one[0].host == winner), None)
+    if own is None or len(offers) < 2:
+        return None
+    better = offers[0] is not own
+    first, then = (offers[0], own) if better else (own, offers[1])
+    words = ahead(first[2], then[2]) if first[1] == then[1] else _wished(first[0], then[0])
+    return Rival(first[0].host if better else then[0].host, words, better)
+
+
+def _wished(first: Offered, then: Offered) -> str:
+    more = [wish for wish in first.wishes if wish not in then.wishes]
+    return f"meets {', '.join(more)}" if more else "meets more of its soft wishes"
+
+
+def rooms(machines: Sequence[Machine], hosts: int, outcome: Placement | Pending, want: Want) -> tuple[Room, ...]:
+    """What is asked, what the nearest host has of it, and what each of its nodes has.
+
+    Nothing where there is no such host, or it is not of ``hosts``, those that passed every gate.
+    """
+    nearest = outcome.nearest.host if isinstance(outcome, Pending) and outcome.nearest else None
+    machine = next((machines[place] for place in bits(hosts) if machines[place].name == nearest), None)
+    if machine is None:
+        return ()
+    unit = 1000 if want.exclusive else 1
+    nodes = [
+        Room(named(domain.ids), stock(node.cards, want), want.capacity(node) * unit, node.memory)
+        for domain, node in zip(machine.topology.domains, machine.nodes_free(), strict=True)
+    ]
+    pieces, millicpus = sum(one.pieces for one in nodes), sum(one.millicpus for one in nodes)
+    asked = Room("asked", want.pieces, want.millicpus, want.memory)
+    return (asked, Room(machine.name, pieces, millicpus, max(0, machine.memory)), *nodes)
 
 
 def names(machines: Sequence[Machine], hosts: int) -> tuple[str, ...]:

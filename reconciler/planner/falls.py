@@ -9,7 +9,7 @@ def memory_falls(
     domains: Sequence[Domain], free: Sequence[int], places: Sequence[int], amount: int
 ) -> tuple[tuple[int, int], ...]:
     """(domain, bytes): memory is taken where it is bound, or where the work's cores are (``places``)."""
-    homes = tuple(dict.fromkeys(home for place in places for home in domains[place].homes))
+    homes = tuple(sorted({home for place in places for home in domains[place].homes}))
     parts = proportional(amount, [max(0, free[home]) for home in homes])
     return tuple(zip(homes, parts, strict=True))
 

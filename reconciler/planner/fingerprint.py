@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.model.desired import Desired
 from reconciler.model.snapshot import Container, HostView, Snapshot
+from reconciler.planner.memo import Memo
 
 
 def fingerprint(desired: Desired, snapshot: Snapshot) -> str:
@@ -13,22 +14,31 @@ def fingerprint(desired: Desired, snapshot: Snapshot) -> str:
     seen = {
         "commit": desired.commit,
         "cluster": repr(desired.cluster),
-        "workloads": [repr(workload) for workload in desired.workloads],
+        "workloads": [_workload(workload) for workload in desired.workloads],
         "hosts": [_host(view) for view in snapshot.hosts],
     }
-    text = json.dumps(seen, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return f"sha256:{_digest(seen)}"
 
 
-def _host(view: HostView) -> dict[str, Any]:
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest_of_host(view: HostView) -> str:
     facts = view.facts
-    return {
+    seen = {
         "spec": repr(view.spec),
         "answers": view.reach,
         "nodes": repr(facts.numa_nodes) if facts else None,
         "cards": [(gpu.uuid, gpu.mig_enabled, repr(gpu.mig_slices)) for gpu in facts.gpus] if facts else None,
         "containers": sorted(_container(one) for one in view.containers),
     }
+    return _digest(seen)
+
+
+_host = Memo(_digest_of_host)
+_workload = Memo(repr)
 
 
 def _container(one: Container) -> list[str]:

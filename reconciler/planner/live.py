@@ -2,20 +2,27 @@
 
 from dataclasses import replace
 
+from reconciler.model.host import HostFacts
 from reconciler.model.plan import Existing
-from reconciler.model.snapshot import HostView
+from reconciler.model.snapshot import Container
 from reconciler.model.workload import Allocation
 from reconciler.planner.diff import Found
+from reconciler.planner.memo import Memo
 
 
 def live_allocation(found: Found) -> Allocation:
     """What it was given at birth, with what may have changed since (cores, memory, binding) read from the Engine."""
-    limits, born = found.container.limits, found.ours.allocation
+    return _LIVE(found.container, found.view.facts)
+
+
+def _live(container: Container, facts: HostFacts | None) -> Allocation:
+    assert container.ours is not None  # noqa: S101 -- only ours are found
+    limits, born = container.limits, container.ours.allocation
     exclusive = bool(limits.cpus) and not limits.nano_cpus
     return replace(
         born,
         cpus=limits.cpus,
-        cpu_nodes=nodes_of(found.view, limits.cpus) or born.cpu_nodes,
+        cpu_nodes=nodes_of(facts, limits.cpus) or born.cpu_nodes,
         memory_nodes=limits.memory_nodes,
         exclusive=exclusive,
         millicpus=limits.nano_cpus // 1_000_000,
@@ -23,12 +30,15 @@ def live_allocation(found: Found) -> Allocation:
     )
 
 
-def nodes_of(view: HostView, cpus: tuple[int, ...]) -> tuple[int, ...]:
+_LIVE = Memo(_live)
+
+
+def nodes_of(facts: HostFacts | None, cpus: tuple[int, ...]) -> tuple[int, ...]:
     """Ids of the NUMA nodes that ``cpus`` lie on, sorted."""
-    if view.facts is None or not cpus:
+    if facts is None or not cpus:
         return ()
     wanted = set(cpus)
-    return tuple(sorted(node.id for node in view.facts.numa_nodes if wanted.intersection(node.cpus)))
+    return tuple(sorted(node.id for node in facts.numa_nodes if wanted.intersection(node.cpus)))
 
 
 def existing(one: Found | None) -> Existing | None:

@@ -12,10 +12,11 @@ from reconciler.planner.cores import cache_masks, core_masks
 from reconciler.planner.falls import memory_falls, quota_falls
 from reconciler.planner.free import WHOLE, CardFree, CardKind, NodeFree
 from reconciler.planner.holdings import base_of
+from reconciler.planner.lacks import NUMBERS
 from reconciler.planner.links import Rows, nvlinked, uneven
 from reconciler.planner.mig import compute_slices, legal, mask_at
 from reconciler.planner.ports import Taken
-from reconciler.planner.topology import Card, mask_of, topology_of
+from reconciler.planner.topology import Card, known_topology, mask_of, places_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Machine:
     def __init__(self, view: HostView) -> None:
         self.view = view
         self.name = view.spec.name
-        self.topology = topology_of(view.facts)
+        self.topology = known_topology(view.facts)
         self.base = base_of(view, self.topology)
         self.claims: dict[str, Claim] = {}
         self._shares: dict[str, Shares] = {}
@@ -89,9 +90,7 @@ class Machine:
     def remove(self, key: str) -> None:
         """Forget the claim under ``key``. What two claims share (a clash that is there) stays held by the other."""
         del self.claims[key], self._shares[key]
-        self._reset()
-        for other, claim in self.claims.items():
-            self._apply(other, claim)
+        self._recount()
 
     def claim_of(self, instance: InstanceId, workload: str, allocation: Allocation) -> Claim:
         """The claim of a container that was there before; the addresses of its ports are those observed."""
@@ -101,7 +100,7 @@ class Machine:
         return Claim(instance, workload, allocation, ports)
 
     def label_kinds(self, kinds: Mapping[tuple[str, int], CardKind]) -> None:
-        """Give each card its kind; the ranks in them are the fleet's. Done once, before anything is counted."""
+        """Give each card its kind; the ranks in them are the fleet's."""
         cards = self.topology.cards
         self._kinds = {card.gpu.uuid: kinds[card.gpu.model, card.gpu.memory] for card in cards}
         gpus = [card.gpu for card in cards]
@@ -112,7 +111,12 @@ class Machine:
             for place, card in enumerate(cards)
             if (free := self._first(card, even if self.links is None else place)) is not None
         }
+        self._recount()
+
+    def _recount(self) -> None:
         self._reset()
+        for key, claim in self.claims.items():
+            self._apply(key, claim)
 
     def _first(self, card: Card, island: int) -> CardFree | None:
         """A card before any work of ours; None when nothing of it is offered."""
@@ -155,8 +159,7 @@ class Machine:
 
     def places_of(self, nodes: tuple[int, ...]) -> tuple[int, ...]:
         """Positions of the domains of some NUMA node ids; ids that are no longer there are left out."""
-        known = self.topology.domain_of
-        return tuple(dict.fromkeys(known[node] for node in nodes if node in known))
+        return places_of(self.topology, nodes)
 
     def shared_pool(self, nodes: tuple[int, ...]) -> int:
         """Mask of the CPUs that nobody owns, of ``nodes`` or (empty) of the host."""
@@ -175,7 +178,7 @@ class Machine:
                 continue
             there = [piece.profile for piece in gpu.mig_slices] + [one.profile for one in cut if one.gpu == gpu.uuid]
             left = compute_slices(self._kinds[gpu.uuid]) - sum(int(profile.partition("g")[0]) for profile in there)
-            but = f" although {left} compute slice{' is' if left == 1 else 's are'} left" if left > 0 else ""
+            but = f" although {NUMBERS[left]} compute slice{' is' if left == 1 else 's are'} left" if left > 0 else ""
             out[gpu.uuid] = f"memory slices are full{but}"
         return out
 

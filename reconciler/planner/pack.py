@@ -56,6 +56,13 @@ class Pack:
         for host, state in enumerate(self._states):
             self._members[state] = self._members.get(state, 0) | 1 << host
 
+    def fit(self, state: int, want: int) -> Fit | None:
+        """What ``step`` says, worked out once."""
+        fits = self._fits.setdefault(want, {})
+        if state not in fits:
+            fits[state] = self._step(state, want)
+        return fits[state]
+
     def state(self, host: int) -> int:
         """The free state of one host."""
         return self._states[host]
@@ -139,6 +146,21 @@ class Pack:
         ranked = ((score, host) for score, mask in self._groups(want, hosts) for host in bits(mask))
         return list(islice(ranked, most))
 
+    def count(self, want: int, hosts: int, most: int) -> int:
+        """How many of a mask of hosts fit a want; counting ends at ``most``."""
+        found = 0
+        for _, mask in self._groups(want, hosts):
+            found += mask.bit_count()
+            if found >= most:
+                return most
+        return found
+
+    def classes(self, hosts: int) -> Iterator[tuple[int, int]]:
+        """The states of a mask of hosts, each with the hosts in it."""
+        for state, members in self._members.items():
+            if members & hosts:
+                yield state, members & hosts
+
     def fitting(self, want: int, hosts: int) -> int:
         """Those of a mask of hosts that fit a want."""
         found = 0
@@ -163,7 +185,7 @@ class Pack:
             self._log.clear()
 
     def _ranking(self, want: int, mask: int) -> _Ranking:
-        own = mask in self._static and mask != self.every
+        own = mask != self.every and mask in self._static
         ranking = self._rankings.get((want, mask) if own else want)
         if ranking is None:
             ranking = _Ranking(self._fits.setdefault(want, {}), mask if own else None)
@@ -176,7 +198,7 @@ class Pack:
         """Rank the states that gained a member since, or all live ones where those are fewer."""
         log, start = self._log, ranking.read - self._dropped
         ranking.read = self._dropped + len(log)
-        fresh = log[start:] if 0 <= start and len(log) - start <= len(self._members) else list(self._members)
+        fresh = log[start:] if start >= 0 and len(log) - start <= len(self._members) else list(self._members)
         known, fits, members = ranking.known, ranking.fits, self._members
         for state in fresh:
             if state in known or state not in members:

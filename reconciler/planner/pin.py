@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from reconciler.model.placement import Numa
-from reconciler.model.resources import GpuShare, Request
+from reconciler.model.resources import GpuShare, MigSlices, Request, WholeGpus
 from reconciler.model.workload import Allocation, Share, Slice
 from reconciler.planner.cards import Take, kept
 from reconciler.planner.cores import pick
 from reconciler.planner.falls import proportional
 from reconciler.planner.fit import Split
-from reconciler.planner.free import WHOLE, CardFree, Want
-from reconciler.planner.links import best_set
+from reconciler.planner.free import WHOLE, CardFree, Want, matches, share_milli
+from reconciler.planner.links import best_of, best_set
 from reconciler.planner.machine import Machine
 from reconciler.planner.states import Offer
-from reconciler.planner.topology import Card, bits, mask_of
+from reconciler.planner.topology import Card, Topology, bits, mask_of
 
 NOTHING = Allocation()
 
@@ -29,15 +30,21 @@ def pin(machine: Machine, offer: Offer, want: Want, near: Allocation | None) -> 
         gpus=tuple(sorted(card.gpu.uuid for take, card in pairs if take.milli == WHOLE)),
         mig=tuple(sorted((_slice(take, card) for take, card in pairs if take.profile), key=_slice_key)),
         share=next((_share(take, card, want) for take, card in pairs if 0 < take.milli < WHOLE), None),
-        gpu_nodes=gpu_nodes(machine, given),
+        gpu_nodes=gpu_nodes(machine.topology, given),
         cpu_nodes=nodes_of(machine, cpus),
         memory_nodes=offer.bind,
-        cpus=bits(cpus),
+        cpus=_listed(cpus),
         exclusive=want.exclusive,
         memory=want.memory,
         millicpus=0 if want.exclusive else want.units,
     )
     return allocation, warnings_of(machine, allocation, want, given)
+
+
+@lru_cache(maxsize=4096)
+def _listed(cpus: int) -> tuple[int, ...]:
+    """The same cores are shared by many."""
+    return bits(cpus)
 
 
 def split_of(machine: Machine, near: Allocation, want: Want) -> Split | None:
@@ -47,7 +54,8 @@ def split_of(machine: Machine, near: Allocation, want: Want) -> Split | None:
     by_uuid = {card.gpu.uuid: card for card in machine.topology.cards}
     for uuid, profile, start, milli in _held(near):
         before, card = cards.get(uuid), by_uuid.get(uuid)
-        after = _without(before, profile, start, milli) if before and card else None
+        asked = before is not None and _asked(before, want, profile, milli)
+        after = _without(before, profile, start, milli) if before and card and asked else None
         if before is None or card is None or after is None:
             return None
         left = kept(after)
@@ -60,8 +68,32 @@ def split_of(machine: Machine, near: Allocation, want: Want) -> Split | None:
     cpus = tuple((place, (owned & idle).bit_count()) for place, idle in enumerate(machine.idle) if owned & idle)
     if sum(count for _, count in cpus) != owned.bit_count():
         cpus = ()
+    if not _joined(machine, takes, want):
+        return None
     used = [take.place for take in takes] + list(machine.places_of(near.cpu_nodes))
     return Split(tuple(takes), cpus, tuple(dict.fromkeys(used)))
+
+
+def _asked(card: CardFree, want: Want, profile: str, milli: int) -> bool:
+    """Whether that much of a card is what is asked now."""
+    match want.gpus:
+        case WholeGpus():
+            return milli == WHOLE and matches(card.kind, want.gpus)
+        case MigSlices():
+            return profile == want.gpus.profile
+        case GpuShare():
+            return 0 < milli == share_milli(card.kind, want.gpus)
+    return False
+
+
+def _joined(machine: Machine, takes: list[Take], want: Want) -> bool:
+    """Whether cards that must be linked are."""
+    if not isinstance(want.gpus, WholeGpus) or not want.gpus.link or len(takes) < 2:
+        return True
+    places = tuple(sorted(take.before.island for take in takes))
+    if machine.links is not None:
+        return best_of(machine.links, places, len(places), linked=True) is not None
+    return min(places) >= 0
 
 
 def _held(near: Allocation) -> Iterator[tuple[str, str, int, int]]:
@@ -105,15 +137,14 @@ def resized(machine: Machine, request: Request, current: Allocation) -> Allocati
 
 def nodes_of(machine: Machine, cpus: int) -> tuple[int, ...]:
     """Ids of the NUMA nodes that some CPUs are on, sorted."""
-    nodes = machine.facts.numa_nodes
-    return tuple(sorted(node.id for node in nodes if not node.gpu_memory and mask_of(node.cpus) & cpus))
+    return tuple(node for node, mask in machine.topology.nodes if mask & cpus)
 
 
-def gpu_nodes(machine: Machine, cards: tuple[Card, ...]) -> tuple[int, ...]:
+def gpu_nodes(topology: Topology, cards: tuple[Card, ...]) -> tuple[int, ...]:
     """NUMA nodes of some cards; a card of unknown node is on the only node there is, or on none that can be named."""
     found = set()
     for card in cards:
-        ids = machine.topology.domains[card.domain].ids
+        ids = topology.domains[card.domain].ids
         if card.node is not None:
             found.add(card.node)
         elif len(ids) == 1:

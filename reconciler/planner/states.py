@@ -3,12 +3,12 @@
 Equal nodes recur on many hosts, so what one node gives to one want is worked out once for all of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from reconciler.model.placement import Numa
-from reconciler.planner.cards import Take, waste_of
+from reconciler.planner.cards import Take, stock, waste_of
 from reconciler.planner.fit import (
     Local,
     Split,
@@ -69,6 +69,7 @@ class States:
         self._host_ids: dict[tuple[int, int, tuple[int, ...]], int] = {}
         self._wants: list[Want] = []
         self._want_ids: dict[Want, int] = {}
+        self._sums_of: dict[tuple[int, int], tuple[int, int]] = {}
         self.cap = 0
         self._locals: dict[tuple[int, int, int], tuple[Local, int] | None] = {}
 
@@ -88,6 +89,10 @@ class States:
     def kind(self, state: int) -> HostKind:
         """The kind of a host in that state."""
         return self.kinds[self._hosts[state].kind_id]
+
+    def kinds_of(self, states: Iterable[int]) -> tuple[HostKind, ...]:
+        """The kinds of hosts in those states, each once."""
+        return tuple(self.kinds[number] for number in sorted({self._hosts[state].kind_id for state in states}))
 
     def free(self, state: int) -> Free:
         """The state as a value."""
@@ -128,6 +133,34 @@ class States:
         after = self._after(host, want, choice)
         return self._offer(host, asked, choice, self._hosts[after].totals)
 
+    def shortage(self, state: int, want: int) -> tuple[str, int] | None:
+        """The first filter that a host in that state fails, and how much is missing; None when it fits."""
+        host, asked = self._hosts[state], self._wants[want]
+        if not admits(self.kinds[host.kind_id], asked):
+            lack = lack_of(self.free(state), self.kinds[host.kind_id], asked)
+            return (lack.stage, lack.missing) if lack else None
+        sums = [self._sums(node, want) for node in host.nodes]
+        missing = asked.pieces - sum(pieces for pieces, _ in sums)
+        if missing > 0:
+            return "gpus", missing
+        missing = asked.units - sum(units for _, units in sums)
+        if missing > 0:
+            return "cpus", missing
+        if asked.memory > host.memory:
+            return "memory", asked.memory - host.memory
+        if self._choose(host, want) is not None:
+            return None
+        lack = numa_lack(self.free(state), asked)
+        return lack.stage, lack.missing
+
+    def _sums(self, node: int, want: int) -> tuple[int, int]:
+        """Matching pieces and CPU units that one node has."""
+        known = self._sums_of.get((node, want))
+        if known is None:
+            free, asked = self._nodes[node], self._wants[want]
+            known = self._sums_of[node, want] = (stock(free.cards, asked), asked.capacity(free))
+        return known
+
     def keep(self, state: int, want: int, near: Split) -> Offer | None:
         """The offer with given cards (and cores, while their number holds); None when that breaks a condition."""
         host, asked = self._hosts[state], self._wants[want]
@@ -136,10 +169,11 @@ class States:
             return None
         same = sum(units for _, units in near.cpus) == asked.units
         capable = all(asked.capacity(nodes[place]) >= units for place, units in near.cpus)
-        for places in sets_of(kind, asked, starts=near.places[:1]):
+        for places in sets_of(kind, asked, starts=near.places):
             if not set(near.places) <= set(places):
                 continue
-            cpus = near.cpus if same and capable else split_cpus(nodes, asked, places, near.takes)
+            cpus = near.cpus if same and capable else split_cpus(nodes, asked, near.places, near.takes)
+            cpus = cpus or split_cpus(nodes, asked, places, near.takes)
             if cpus is not None and memory_fits(kind, nodes, asked, places):
                 choice = _Choice(0, None, Split(near.takes, cpus, places))
                 return self._offer(host, asked, choice, self._hosts[self._after(host, want, choice)].totals)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.model.host import Gpu, HostFacts, NumaNode
+from reconciler.planner.memo import Memo
 
 FAR = 255  # the kernel's own word for "unreachable"; stands for a distance nobody reported
 
@@ -41,11 +42,15 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Domains, cards in a fixed order (PCI address, index, UUID), and the domain of each NUMA node id."""
+    """Domains, cards in a fixed order (PCI address, index, UUID), and the domain of each NUMA node id.
+
+    ``nodes`` are (id, mask of its CPUs) of every NUMA node of the host, sorted.
+    """
 
     domains: tuple[Domain, ...]
     cards: tuple[Card, ...]
     domain_of: Mapping[int, int]
+    nodes: tuple[tuple[int, int], ...] = ()
 
 
 def mask_of(cpus: Iterable[int]) -> int:
@@ -95,7 +100,18 @@ def topology_of(facts: HostFacts | None) -> Topology:
         for node in (homes[gpu.uuid],)
         if domains
     )
-    return Topology(domains, cards, domain_of)
+    masks = tuple(sorted((node.id, mask_of(node.cpus)) for node in facts.numa_nodes if not node.gpu_memory))
+    return Topology(domains, cards, domain_of, masks)
+
+
+known_topology = Memo(topology_of)
+"""The same, kept while a host's facts stay the same value."""
+
+
+def places_of(topology: Topology, nodes: tuple[int, ...]) -> tuple[int, ...]:
+    """Positions of the domains of some NUMA node ids; ids that are no longer there are left out."""
+    known = topology.domain_of
+    return tuple(dict.fromkeys(known[node] for node in nodes if node in known))
 
 
 def _card_order(gpu: Gpu) -> tuple[str, int, str]:

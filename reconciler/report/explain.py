@@ -3,9 +3,10 @@
 from typing import Any
 
 from reconciler.model.plan import Action, Placed, Plan
+from reconciler.model.resources import format_memory
 from reconciler.model.snapshot import Snapshot
 from reconciler.model.workload import Allocation, InstanceId
-from reconciler.planner.explain import Explanation
+from reconciler.planner.explain import Explanation, Offered, Room
 from reconciler.planner.gates import removed_words
 from reconciler.report.document import allocation_json
 from reconciler.report.lines import Page, Part, Span, Style
@@ -38,7 +39,9 @@ def explain_text(
         page.field("note", found.note, indent=2)
     else:
         page.blank()
-        _choice(page, found, wide=wide)
+        _removed(page, found, wide=wide)
+        _offers(page, found, cards)
+        _choice(page, found, _actions(plan, found.instance))
     return page.text(color=color)
 
 
@@ -68,31 +71,83 @@ def _given(page: Page, allocation: Allocation, cards: Cards) -> None:
             page.field(label, value, indent=4)
 
 
-def _choice(page: Page, found: Explanation, *, wide: bool) -> None:
-    """From all hosts to one: what each filter removed, what the rest offered, and the choice."""
+def _removed(page: Page, found: Explanation, *, wide: bool) -> None:
+    """What each filter removed of all hosts."""
     page.add(f"{count_name(found.hosts, 'host')} looked at")
     for name, hosts in found.removed:
         shown = hosts if wide else hosts[:FEW]
         more = f" and {len(hosts) - len(shown)} more" if len(shown) < len(hosts) else ""
         page.field("removed", f"{removed_words(name, len(hosts))}: {', '.join(shown)}{more}", indent=2)
-    if found.offers:
-        best = f", the best {len(found.offers)}" if found.fitting > len(found.offers) else ""
-        page.field("fit", f"{found.fitting}{best}:", indent=2)
-        head: list[Part] = [Span(name, Style.DIM) for name in ("HOST", "NODES", "SCORE")]
-        page.table([head, *([one.host, one.nodes, one.score] for one in found.offers)], indent=4)
+
+
+def _offers(page: Page, found: Explanation, cards: Cards) -> None:
+    """What the best of the rest would give, and what each leaves."""
+    if not found.offers:
+        return
+    best = f", the best {len(found.offers)}" if found.fitting > len(found.offers) else ""
+    page.field("fit", f"{found.fitting}{best}:", indent=2)
+    given = [cards.labels(one.allocation) for one in found.offers]
+    names = ["HOST", "NODES", *(["CARDS"] if any(given) else []), "SCORE"]
+    head: list[Part] = [Span(name, Style.DIM) for name in names]
+    rows = [
+        [one.host, one.nodes, *([held] if any(given) else []), _score(one)]
+        for one, held in zip(found.offers, given, strict=True)
+    ]
+    page.table([head, *rows], indent=4)
+
+
+def _score(offer: Offered) -> str:
+    return ", ".join([offer.score, *(f"meets {wish}" for wish in offer.wishes)])
+
+
+def _choice(page: Page, found: Explanation, actions: list[Action]) -> None:
+    """The choice and what decided; or what is short."""
     if found.winner:
         page.field("choice", Span(found.winner, Style.ADD), f": {found.why}", indent=2)
+        _decided(page, found, actions)
     if found.pending:
         page.field("pending", Span(found.pending.reason, Style.WARN), indent=2)
         if found.pending.nearest:
             page.field("nearest", found.pending.nearest.words, indent=2)
+        _rooms(page, found.rooms)
     for warning in found.warnings:
         page.field("warning", Span(warning, Style.WARN), indent=2)
 
 
+def _decided(page: Page, found: Explanation, actions: list[Action]) -> None:
+    rival = found.rival
+    if rival and rival.better:
+        page.field("though", f"{rival.host} {rival.words}: it would be chosen for something new", indent=2)
+    elif rival:
+        page.field("beats", f"{rival.host}: {rival.words}", indent=2)
+    for action in actions:
+        if action.allocation and action.host != found.winner:
+            page.field("plan", f"on {action.host}, since it is placed together with other work", indent=2)
+
+
+def _rooms(page: Page, rooms: tuple[Room, ...]) -> None:
+    """What is asked beside what is free; a host of one node is told once."""
+    if not rooms:
+        return
+    asked, host, *nodes = rooms
+    shown = [asked, host, *(nodes if len(nodes) > 1 else [])]
+    heads = ["FREE ON", *(["CARDS"] if asked.pieces else []), "CPUS", "MEMORY"]
+    head: list[Part] = [Span(name, Style.DIM) for name in heads]
+    rows = [
+        [
+            one.name,
+            *([str(one.pieces)] if asked.pieces else []),
+            f"{one.millicpus / 1000:g}",
+            format_memory(one.memory),
+        ]
+        for one in shown
+    ]
+    page.table([head, *rows], indent=4)
+
+
 def explain_json(found: Explanation, plan: Plan) -> dict[str, Any]:
     """The same as JSON."""
-    pending = found.pending
+    pending, rival = found.pending, found.rival
     return {
         "instance": str(found.instance),
         "running": [
@@ -106,11 +161,25 @@ def explain_json(found: Explanation, plan: Plan) -> dict[str, Any]:
         "hosts": found.hosts,
         "removed": [{"filter": name, "hosts": list(hosts)} for name, hosts in found.removed],
         "fitting": found.fitting,
-        "offers": [{"host": one.host, "nodes": one.nodes, "score": one.score} for one in found.offers],
+        "offers": [
+            {
+                "host": one.host,
+                "nodes": one.nodes,
+                "score": one.score,
+                "wishes": list(one.wishes),
+                "allocation": allocation_json(one.allocation),
+            }
+            for one in found.offers
+        ],
         "choice": {"host": found.winner, "why": found.why} if found.winner else None,
+        "rival": {"host": rival.host, "better": rival.better, "words": rival.words} if rival else None,
         "pending": {
             "reason": pending.reason,
             "nearest": {"host": pending.nearest.host, "lacks": pending.nearest.lacks} if pending.nearest else None,
+            "free": [
+                {"of": one.name, "cards": one.pieces, "cpus": one.millicpus / 1000, "memory": one.memory}
+                for one in found.rooms
+            ],
         }
         if pending
         else None,

@@ -25,7 +25,7 @@ class Cards:
     def slices(self, slices: Iterable[Slice]) -> str:
         """``1g.10gb of card 0 at 2 (NVIDIA A100-SXM4-80GB, NUMA 0)``; one that is not cut yet is said to be so."""
         return ", ".join(
-            f"{one.profile} of card {self._label(one.gpu)} at {one.start}"
+            f"{one.profile} of card {self.label(one.gpu)} at {one.start}"
             f"{self._kind(one.gpu, '' if one.uuid else 'not cut yet')}"
             for one in slices
         )
@@ -34,17 +34,23 @@ class Cards:
         """``card 3 (0.5 of it, NVIDIA A100-SXM4-80GB, NUMA 0)``; empty for none."""
         if share is None:
             return ""
-        return f"card {self._label(share.gpu)}{self._kind(share.gpu, f'{fraction_name(share.milli)} of it')}"
+        return f"card {self.label(share.gpu)}{self._kind(share.gpu, f'{fraction_name(share.milli)} of it')}"
 
     def brief(self, allocation: Allocation) -> str:
         """``0-1 NUMA 0``, ``1g.10gb of 3 NUMA 1``, ``0.5 of 3 NUMA 1``: for a table."""
-        parts = [f"{one.profile} of {self._label(one.gpu)}" for one in allocation.mig]
+        given = self.labels(allocation)
+        return " ".join(filter(None, (given, nodes_name(allocation.gpu_nodes) if given else "")))
+
+    def labels(self, allocation: Allocation) -> str:
+        """The same without the node: ``0-1``, ``1g.10gb of 3``."""
+        parts = [f"{one.profile} of {self.label(one.gpu)}" for one in allocation.mig]
         parts += [self._labels(list(allocation.gpus))] if allocation.gpus else []
         share = allocation.share
-        parts += [f"{fraction_name(share.milli)} of {self._label(share.gpu)}"] if share else []
-        return " ".join(filter(None, (", ".join(parts), nodes_name(allocation.gpu_nodes) if parts else "")))
+        parts += [f"{fraction_name(share.milli)} of {self.label(share.gpu)}"] if share else []
+        return ", ".join(parts)
 
-    def _label(self, uuid: str) -> str:
+    def label(self, uuid: str) -> str:
+        """The index of a card, else its PCI address, else its UUID."""
         return card_label(self._gpus.get(uuid), uuid)
 
     def _kind(self, uuid: str, note: str = "") -> str:

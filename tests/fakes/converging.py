@@ -29,7 +29,7 @@ FACTS: dict[str, Any] = {
             "pci": f"00000000:{0x0A + number:02X}:00.0",
             "model": "NVIDIA A100-SXM4-80GB",
             "memory": 80 * GIB,
-            "numaNode": number // 6,
+            "numaNode": number // 8,
             **(
                 {
                     "mig": {
@@ -40,12 +40,13 @@ FACTS: dict[str, Any] = {
                         ],
                     }
                 }
-                if number == 11
+                if number == 15
                 else {}
             ),
         }
-        for number in range(12)
+        for number in range(16)
     ],
+    "nics": [{"name": "mlx5_0", "numaNode": 0, "rdma": True}],
 }
 HOST = {"apiVersion": "reconciler/v1", "kind": "Host", "name": "host-1", "engine": "sim://", "facts": "facts.json"}
 GRANTS = {
@@ -60,6 +61,7 @@ GRANTS = {
     "securityOpt": ["seccomp=unconfined"],
     "runtime": "runc",
     "allGpus": True,
+    "rdma": True,
 }
 SECRETS = {"hf/token": "t0ken\n", "hf/other": "0ther\n", "gh/token": "gh-t0ken\n", "key/key": "k3y\n"}
 
@@ -231,14 +233,21 @@ def _bundle(name: str, parts: tuple[FieldCase, ...]) -> Bundle:
     return Bundle(FieldCase(name, before, after, parts[0].effect, fields, needs=needs), parts)
 
 
-# Fields that act on one thing: one check; one process; the labels that the Engine adds for shared namespaces.
-_ONE_THING = {"readiness": "health", "ipc": "securityOpt", "pid": "securityOpt", "privileged": "securityOpt"}
+# Fields that act on one thing: one check; one other workload; the labels that the Engine adds for shared namespaces.
+_ONE_THING = {
+    "readiness": "health",
+    "antiAffinity": "affinity",
+    "ipc": "securityOpt",
+    "pid": "securityOpt",
+    "privileged": "securityOpt",
+}
+_WIDE = {"network", "resources.rdma"}
 
 
 def _apart(one: FieldCase, other: FieldCase) -> bool:
-    """Whether two cases can be one workload: one effect, no field of both; what asks for a network is alone."""
+    """Whether two cases can be one workload: one effect, no field of both; what acts on many fields is alone."""
     mine, others = _touched(one), _touched(other)
-    return one.effect is other.effect and not mine & others and "network" not in mine | others
+    return one.effect is other.effect and not mine & others and not _WIDE & (mine | others)
 
 
 def _touched(case: FieldCase) -> set[str]:

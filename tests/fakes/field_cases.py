@@ -3,6 +3,7 @@
 The names and values that inspect shows are those of the Docker Engine API; none is computed by the code under test.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +14,9 @@ Look = Callable[[Json], Any]
 
 SERVICES = ("App", "LocalService")
 EVERY = ("App", "Task", "LocalService")
+PLACED = ("App", "Task")
+ITSELF = "{itself}"
+"""Stands for ``kind/name`` of the document: the one workload that is there in every repository."""
 MIB = 1024**2
 
 
@@ -49,7 +53,10 @@ class FieldCase:
     def document(self, kind: str, values: Json, **more: Any) -> dict[str, Any]:
         """The whole document of this case."""
         own = {"name": self.name, **more}
-        return overlay(overlay(overlay(plain(kind), own), self.needs), values)
+        document = overlay(overlay(overlay(plain(kind), own), self.needs), values)
+        itself = f"{kind.lower()}/{document['name']}"
+        made: dict[str, Any] = json.loads(json.dumps(document).replace(ITSELF, itself))
+        return made
 
 
 def plain(kind: str) -> dict[str, Any]:
@@ -106,6 +113,12 @@ def _cards(document: Json) -> Any:
 
 def _limits(document: Json) -> Any:
     return {one["Name"]: (one["Soft"], one["Hard"]) for one in document["HostConfig"]["Ulimits"] or ()}
+
+
+def _rdma(document: Json) -> Any:
+    host = document["HostConfig"]
+    devices = [one["PathOnHost"] for one in host["Devices"] or ()]
+    return next(iter(devices), None), host["CapAdd"] or None, _limits(document).get("memlock")
 
 
 def _mounts(document: Json) -> Any:
@@ -284,7 +297,15 @@ RESOURCES = (
         look=_limits,
         shown=({"nofile": (1000, 1000)}, {"memlock": (-1, -1), "nofile": (2000, 2000)}),
     ),
-    _one("rdma", "resources.rdma", before=False, after=True, effect=REFUSED),
+    _one(
+        "rdma",
+        "resources.rdma",
+        before=False,
+        after=True,
+        where="simulated",  # few machines have the devices
+        look=_rdma,
+        shown=((None, None, None), ("/dev/infiniband", ["IPC_LOCK"], (-1, -1))),
+    ),
 )
 
 CARDS = (
@@ -309,6 +330,48 @@ CARDS = (
         shown=([1], [1]),
     ),
     _one(
+        "gpus-link",
+        "resources.gpus",
+        {"count": 1},
+        {"count": 1, "link": "nvlink"},
+        look=_cards,
+        shown=([1], [1]),
+    ),
+    _one(
+        "gpus-share",
+        "resources.gpus",
+        {"share": 0.25},
+        {"share": 0.5},
+        look=env("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+        shown=("25", "50"),
+    ),
+    _one(
+        "gpus-share-model",
+        "resources.gpus",
+        {"share": 0.25, "model": "*A100*"},
+        {"share": 0.25, "model": ["*SXM4*", "*H100*"]},
+        fields=("resources.gpus.model[]",),
+        look=_cards,
+        shown=([1], [1]),
+    ),
+    _one(
+        "gpus-shared-memory",
+        "resources.gpus",
+        {"sharedMemory": "8Gi"},
+        {"sharedMemory": "10Gi"},
+        look=env("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"),
+        shown=("0=8192M", "0=10240M"),
+    ),
+    _one(
+        "gpus-shared-memory-model",
+        "resources.gpus",
+        {"sharedMemory": "8Gi", "model": "*A100*"},
+        {"sharedMemory": "8Gi", "model": ["*SXM4*", "*H100*"]},
+        fields=("resources.gpus.model[]",),
+        look=_cards,
+        shown=([1], [1]),
+    ),
+    _one(
         "gpus-observe",
         "resources.gpus",
         0,
@@ -320,6 +383,12 @@ CARDS = (
 )
 
 _ANY: Json = {"type": "ANY"}
+_WISH: Json = {
+    "type": "COMPOSITE",
+    "combiner": "AND",
+    "policies": [_ANY, {"type": "MATCH_TAG", "tag": "host-1"}, {"type": "RULE_BASED", "rule": "true"}],
+}
+_ITSELF: Json = {"workload": ITSELF, "by": "host"}
 PLACEMENT = (
     _one("policy", "placementPolicy", {"type": "ANY"}, {"type": "NO_TAG"}, effect=NOTHING, kinds=("App", "Task")),
     _one(
@@ -361,6 +430,40 @@ PLACEMENT = (
         effect=NOTHING,
     ),
     _one("numa", "numa", "prefer", "none", effect=NOTHING),
+    _one("prefer", "prefer", [_ANY], [{"type": "NO_TAG", "weight": 2}], effect=NOTHING, kinds=PLACED),
+    _one(
+        "prefer-tag",
+        "prefer",
+        [{"type": "MATCH_TAG", "tag": "host-1"}, {"type": "RULE_BASED", "rule": "true"}],
+        None,
+        effect=NOTHING,
+        kinds=PLACED,
+    ),
+    _one(
+        "prefer-both",
+        "prefer",
+        [_WISH],
+        [{**_WISH, "combiner": "OR", "policies": [_WISH]}],
+        effect=NOTHING,
+        kinds=PLACED,
+    ),
+    _one(
+        "spread",
+        "spread",
+        [{"by": "host", "maxSkew": 1, "required": False, "weight": 1}],
+        None,
+        effect=NOTHING,
+        kinds=PLACED,
+    ),
+    _one("spread-set", "spread", None, [{"by": "host", "required": True}], effect=NOTHING, kinds=PLACED),
+    *(
+        _one(name, field, before, after, effect=NOTHING, kinds=PLACED)
+        for field in ("affinity", "antiAffinity")
+        for name, before, after in (
+            (f"{field.lower()}", [{**_ITSELF, "required": False, "weight": 1}], None),
+            (f"{field.lower()}-set", None, [{**_ITSELF, "required": True}]),
+        )
+    ),
     _one("on-host-lost", "onHostLost", "wait", "replace", effect=REFUSED),
 )
 

@@ -22,6 +22,10 @@ args: [--port, 8000]
 env: {A: 1.10, B: {secret: hf, key: token}}
 resources: {cpus: 2, memory: 64Gi, shm: 16Gi, gpus: {count: 2, model: [a*, b*], minMemory: 80Gi}, ulimits: {nofile: 9}}
 placementPolicy: {type: COMPOSITE, combiner: AND, policies: [{type: MATCH_TAG, tag: a}, {type: ONE_PER_HOST}]}
+prefer: [{type: MATCH_TAG, tag: ssd, weight: 50}, {type: COMPOSITE, combiner: OR, policies: [{type: NO_TAG}]}]
+spread: [{by: rack, maxSkew: 2}]
+affinity: [{workload: app/web, by: rack, required: false, weight: 3}]
+antiAffinity: [{workload: app/web}]
 ports: [{name: http, container: 8000, host: 80}]
 volumes:
   - {host: /data/models, container: /models, readOnly: true}
@@ -37,11 +41,14 @@ labels: {team: chat}
 env:
   <<: *base
   E: f
-resources: {cpus: 0.5, cpuPolicy: shared, gpus: {mig: 1g.10gb}}
+resources: {cpus: 0.5, cpuPolicy: shared, gpus: {share: 0.5, model: a}}
 placementPolicy: {type: RULE_BASED, rule: "host.gpus >= 4 && 'a' in host.tags"}
 run: nightly
 """,
-    LOCAL_SERVICE + "network: host\npid: host\n---\n" + HOST + "tags: [a]\nreserved: {cpus: 0-1, memory: 8Gi}\n",
+    LOCAL_SERVICE
+    + "network: host\npid: host\nresources: {gpus: {mig: 1g.10gb}}\n---\n"
+    + HOST
+    + "tags: [a]\nreserved: {cpus: 0-1, memory: 8Gi}\n",
     CLUSTER
     + """defaults: {env: {Z: z}, resources: {memory: 1Gi}}
 prune: {enabled: true, maxFraction: 0.3}

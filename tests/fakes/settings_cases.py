@@ -66,6 +66,7 @@ HOST_CASES = (
     _host("state", {"state": "active"}, {"state": "cordoned"}),
     _host("gpu-mode", {"gpuMode": "managed"}, {"gpuMode": "none"}),
     _host("gpus", {"gpus": {"exclude": []}}, {"gpus": {"exclude": ["GPU-00000000-0000"]}}),
+    _host("mig", {"mig": {"create": False}}, {"mig": {"create": True}}),
     _host("ignore", {"ignoreContainers": []}, {"ignoreContainers": ["dcgm-*"]}),
 )
 _PROFILES = [

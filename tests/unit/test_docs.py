@@ -123,7 +123,7 @@ def class_of(model: str, field: str) -> str:
     """What an edit of a field does, as the model has it."""
     name = PARTS[model] + field
     python = next(key for key, info in MODELS[model].model_fields.items() if (info.alias or key) == field)
-    if python in MODELS[model].later or name == "resources.rdma":
+    if python in MODELS[model].later:
         return "later"
     if name in MAPS:
         return ""

@@ -1,4 +1,4 @@
-"""The example repository as an editor sees it: its schema is the printed one, and its documents are valid by it."""
+"""The example repositories as an editor sees them: the schema is the printed one, and every document valid by it."""
 
 import json
 import re
@@ -13,14 +13,15 @@ from reconciler.desired.documents import parse
 from reconciler.desired.scalars import bare
 from tests.fakes.pages import ROOT, Page
 
-EXAMPLE = ROOT / "examples" / "repo"
-FILES = sorted(EXAMPLE.rglob("*.yaml"))
+EXAMPLES = ROOT / "examples"
+EXAMPLE = EXAMPLES / "repo"
+FILES = sorted(EXAMPLES.rglob("*.yaml"))
 SCHEMA_LINE = re.compile(r"# yaml-language-server: \$schema=(\S+)\n")
 
 
 def relative(path: Path) -> str:
-    """A file by its path in the example."""
-    return path.relative_to(EXAMPLE).as_posix()
+    """A file by its path in the examples."""
+    return path.relative_to(EXAMPLES).as_posix()
 
 
 def schema() -> Any:
@@ -66,10 +67,46 @@ def test_every_file_points_at_the_schema(path: Path) -> None:
     assert (path.parent / line[1]).resolve() == EXAMPLE / ".schema.json"
 
 
-def test_the_schema_is_no_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Hidden files are not read: with it the repository is valid."""
-    assert main(["validate", "--repo", str(EXAMPLE), "--worktree"], {"HOME": str(tmp_path)}) == 0
-    assert capsys.readouterr().out.startswith("valid: 6 workloads, 5 hosts")
+@pytest.mark.parametrize(("name", "found"), [("repo", "6 workloads, 5 hosts"), ("gpu-sharing", "6 workloads, 3 hosts")])
+def test_the_schema_is_no_document(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, found: str) -> None:
+    """Hidden files are not read: with it each repository is valid."""
+    assert main(["validate", "--repo", str(EXAMPLES / name), "--worktree"], {"HOME": str(tmp_path)}) == 0
+    assert capsys.readouterr().out.startswith(f"valid: {found}")
+
+
+def shared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The first plan of the example of shared cards."""
+    arguments = ["--repo", str(EXAMPLES / "gpu-sharing"), "--worktree", "--dry-run", "--json"]
+    assert main(arguments, {"HOME": str(tmp_path)}) == 0
+    plan: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return plan
+
+
+def test_the_example_of_shared_cards_finds_room_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two daemons, four notebooks, two embedders, a tokenizer, a training run, and two slices that are to be cut."""
+    plan = shared(tmp_path, capsys)
+    assert (plan["pending"], plan["summary"]["start"]) == ([], 12)
+
+
+def test_the_example_of_shared_cards_keeps_its_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Notebooks two to a rack, embedders one to a rack, the tokenizer on the host that it prefers of theirs."""
+    on: dict[str, list[str]] = {}
+    for action in shared(tmp_path, capsys)["actions"]:
+        on.setdefault(action["instance"].split("/")[1], []).append(action["host"])
+    assert sorted(on["notebook"]) == ["share-r1", "share-r1", "share-r2", "share-r2"]
+    assert sorted(on["embed"]) == ["share-r1", "share-r2"]
+    assert on["tokenizer"] == ["share-r2"]
+
+
+def test_the_example_of_shared_cards_says_what_to_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two 3g slices of an A100 lie at 0 and 4; they have no UUID yet, and nothing starts on them."""
+    actions = [one for one in shared(tmp_path, capsys)["actions"] if one["instance"].startswith("app/classify/")]
+    slices = [piece for one in actions for piece in one["allocation"]["mig"]]
+    assert sorted((piece["start"], piece["profile"], piece["uuid"]) for piece in slices) == [
+        (0, "3g.20gb", None),
+        (4, "3g.20gb", None),
+    ]
+    assert [one["steps"][0] for one in actions] == ["cut", "cut"]
 
 
 def test_the_plan_in_the_readme_is_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from reconciler.errors import UsageError
 from reconciler.model.plan import Action, ActionKind, Nearest, Pending, Plan, Step, StepKind, Waiting
 from reconciler.model.workload import Allocation, InstanceId
-from reconciler.planner.explain import Explanation, Offered
+from reconciler.planner.explain import Explanation, Offered, Rival, Room
 from reconciler.report.document import plan_json, plan_json_text, read_saved_plan
 from reconciler.report.explain import explain_json, explain_text
 from reconciler.report.hosts import hosts_json
@@ -256,17 +256,41 @@ FOUND = Explanation(
     InstanceId.parse("app/llm-chat/0"),
     12,
     (("MATCH_TAG a100", tuple(f"cpu-{at:02}" for at in range(9))), ("gpus", ("gpu-02",))),
-    (Offered("gpu-01", "node 0", "leaves 2 GPUs free"), Offered("gpu-03", "", "leaves 4 GPUs free")),
+    (
+        Offered("gpu-01", "node 0", "leaves 2 GPUs free", sample.CHAT, ("prefer MATCH_TAG a100",)),
+        Offered("gpu-03", "", "leaves 4 GPUs free"),
+    ),
     7,
     "gpu-01",
     "best of 7 hosts that fit: leaves 2 GPUs free",
+    rival=Rival("gpu-03", "leaves 2 GPUs free instead of 4"),
 )
 NOWHERE = replace(
-    FOUND, offers=(), fitting=0, winner=None, why="", pending=sample.PENDING[0], warnings=("NUMA unknown",)
+    FOUND,
+    offers=(),
+    fitting=0,
+    winner=None,
+    why="",
+    pending=sample.PENDING[0],
+    warnings=("NUMA unknown",),
+    rival=None,
+    rooms=(
+        Room("asked", 8, 8000, 64 * sample.GIB),
+        Room("gpu-02", 5, 31500, 200 * sample.GIB),
+        Room("node 0", 2, 15500, 100 * sample.GIB),
+        Room("node 1", 3, 16000, 100 * sample.GIB),
+    ),
+)
+KEPT = replace(
+    FOUND,
+    why="kept where it is: leaves 4 GPUs free",
+    rival=Rival("gpu-03", "leaves 2 GPUs free instead of 4", better=True),
 )
 
 
-@pytest.mark.parametrize(("name", "found"), [("explain-here", FOUND), ("explain-nowhere", NOWHERE)])
+@pytest.mark.parametrize(
+    ("name", "found"), [("explain-here", FOUND), ("explain-kept", KEPT), ("explain-nowhere", NOWHERE)]
+)
 def test_an_explanation_reads_as_it_was_agreed(name: str, found: Explanation) -> None:
     """Where it runs, what the plan does, what removed hosts, what the rest offered."""
     text = explain_text(found, sample.PLAN, sample.SNAPSHOT, width=80, color=False, wide=False)
@@ -305,4 +329,12 @@ def test_an_explanation_as_json_names_the_hosts() -> None:
     document = explain_json(FOUND, sample.PLAN)
     assert document["removed"][1] == {"filter": "gpus", "hosts": ["gpu-02"]}
     assert document["choice"] == {"host": "gpu-01", "why": "best of 7 hosts that fit: leaves 2 GPUs free"}
-    assert explain_json(NOWHERE, sample.PLAN)["pending"]["nearest"] == {"host": "gpu-02", "lacks": "3 more free GPUs"}
+    assert [(one["host"], one["wishes"]) for one in document["offers"]] == [
+        ("gpu-01", ["prefer MATCH_TAG a100"]),
+        ("gpu-03", []),
+    ]
+    assert document["offers"][0]["allocation"]["gpus"] == list(sample.CHAT.gpus)
+    assert document["rival"] == {"host": "gpu-03", "better": False, "words": "leaves 2 GPUs free instead of 4"}
+    pending = explain_json(NOWHERE, sample.PLAN)["pending"]
+    assert pending["nearest"] == {"host": "gpu-02", "lacks": "3 more free GPUs"}
+    assert pending["free"][0] == {"of": "asked", "cards": 8, "cpus": 8.0, "memory": 64 * sample.GIB}

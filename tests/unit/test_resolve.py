@@ -10,8 +10,20 @@ from reconciler.desired.resolve import Cache, resolve
 from reconciler.errors import SpecError
 from reconciler.model.desired import Desired
 from reconciler.model.host import GpuMode, HostSpec, HostState
-from reconciler.model.placement import AnyHost, Composite, LocalHost, MatchTag, MaxPerHost, NoTag, Numa, RuleBased
-from reconciler.model.resources import AllGpus, MigSlices, ObserveGpus, Request, WholeGpus
+from reconciler.model.placement import (
+    Affinity,
+    AnyHost,
+    Composite,
+    LocalHost,
+    MatchTag,
+    MaxPerHost,
+    NoTag,
+    Numa,
+    Preference,
+    RuleBased,
+    Spread,
+)
+from reconciler.model.resources import AllGpus, GpuShare, MigSlices, ObserveGpus, Request, WholeGpus
 from reconciler.model.workload import (
     ConfigFile,
     ContainerSpec,
@@ -115,7 +127,7 @@ labels: {team: chat, a: b}
 )
 GRANTS = CLUSTER + (
     "secrets: {directory: /s}\nsecurityProfiles: [{match: ['*'], mounts: [/data], devices: [/dev], ipc: host, "
-    "pid: host, capabilities: [ALL], runtime: runsc, allGpus: true}]\n"
+    "pid: host, capabilities: [ALL], runtime: runsc, allGpus: true, rdma: true}]\n"
 )
 
 
@@ -196,7 +208,12 @@ def test_kinds_differ_in_their_defaults() -> None:
         ("3", WholeGpus(3)),
         ("{count: 2}", WholeGpus(2)),
         ("{count: 2, model: '*H100*'}", WholeGpus(2, ("*H100*",))),
+        ("{count: 2, link: nvlink}", WholeGpus(2, link="nvlink")),
         ("{mig: 1g.10gb, count: 2}", MigSlices("1g.10gb", 2)),
+        ("{share: 0.5}", GpuShare(milli=500)),
+        ("{share: 0.001, model: [b, a, b]}", GpuShare(milli=1, models=("a", "b"))),
+        ("{share: 0.29}", GpuShare(milli=290)),
+        ("{sharedMemory: 10Gi, model: '*A100*'}", GpuShare(memory=10 * 2**30, models=("*A100*",))),
         ("{observe: all}", ObserveGpus()),
         ("all", AllGpus()),
     ],
@@ -239,6 +256,111 @@ def test_cores(lines: str, millicpus: int, exclusive: bool) -> None:
 def test_policies(form: str, expected: Any) -> None:
     """Each placement policy as the planner knows it."""
     assert workload(APP + f"placementPolicy: {form}\n").policy == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", ()),
+        ("prefer: [{type: MATCH_TAG, tag: ssd}]\n", (Preference(MatchTag("ssd"), 1),)),
+        (
+            "prefer: [{type: NO_TAG, weight: 2}, {type: ANY, weight: 50}]\n",
+            (Preference(AnyHost(), 50), Preference(NoTag(), 2)),
+        ),
+        (
+            "prefer: [{type: COMPOSITE, combiner: OR, weight: 3, policies: [{type: NO_TAG}, {type: ANY}]}]\n",
+            (Preference(Composite("OR", (NoTag(), AnyHost())), 3),),
+        ),
+    ],
+)
+def test_preferences(lines: str, expected: Any) -> None:
+    """Each is a policy with a weight; the heaviest comes first, whatever the order in the file."""
+    assert workload(APP + lines).prefer == expected
+
+
+def test_spread() -> None:
+    """At most one more than the least, as a wish, unless it says otherwise."""
+    lines = "spread: [{by: rack}, {by: host, maxSkew: 2, required: true}, {by: row, weight: 7}]\n"
+    assert workload(APP + lines).spread == (
+        Spread("host", max_skew=2, required=True),
+        Spread("rack", max_skew=1, required=False, weight=1),
+        Spread("row", weight=7),
+    )
+
+
+def test_affinity_and_its_opposite_are_one_list() -> None:
+    """Affinity comes first; both are required on the same host unless they say otherwise."""
+    lines = (
+        "antiAffinity: [{workload: app/web}]\n"
+        "affinity: [{workload: task/job, by: rack, required: false, weight: 9}, {workload: localservice/exporter}]\n"
+    )
+    files: Files = {"a.yaml": APP + lines, "b.yaml": TASK, "c.yaml": LOCAL_SERVICE}
+    assert desired(files).workloads[0].affinity == (
+        Affinity("localservice/exporter", "host", apart=False, required=True, weight=1),
+        Affinity("task/job", "rack", apart=False, required=False, weight=9),
+        Affinity("app/web", "host", apart=True, required=True, weight=1),
+    )
+
+
+def test_a_workload_that_another_names_may_have_faults_of_its_own() -> None:
+    """It is there: only its own fault is told."""
+    files: Files = {"a.yaml": APP + "affinity: [{workload: task/job}]\n", "b.yaml": TASK + "pull: sometimes\n"}
+    assert problems(files) == ["b.yaml:5:7: pull: must be missing, always or never"]
+
+
+def test_a_workload_may_be_in_a_file_that_cannot_be_read() -> None:
+    """What is in there nobody knows: only that file's fault is told."""
+    files: Files = {"a.yaml": APP + "affinity: [{workload: task/job}]\n", "b.yaml": "a: [\n"}
+    assert [one.partition(":")[0] for one in problems(files)] == ["b.yaml"]
+
+
+def test_affinity_of_the_defaults_is_checked_where_it_stands() -> None:
+    """A workload that is in no document is told at the Cluster, once."""
+    cluster = CLUSTER + "defaults: {antiAffinity: [{workload: task/jb}]}\n"
+    files: Files = {"a.yaml": APP, "b.yaml": TASK, "c.yaml": LOCAL_SERVICE, "d.yaml": cluster}
+    assert problems(files) == ["d.yaml:4:38: antiAffinity[0].workload: no workload task/jb; did you mean task/job?"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("prefer: [{type: MATCH_TAG, tag: ssd}]\n", "a.yaml:6:33: prefer[0].tag: no host has the tag ssd"),
+        ("spread: [{by: row}]\n", "a.yaml:6:15: spread[0].by: no host has the label row"),
+        (
+            "antiAffinity: [{workload: app/web, by: row}]\n",
+            "a.yaml:6:40: antiAffinity[0].by: no host has the label row",
+        ),
+        ("spread: [{by: rack}, {by: host}]\nprefer: [{type: MATCH_TAG, tag: gpu-01}]\n", None),
+    ],
+)
+def test_a_tag_or_label_that_no_host_has_is_told(lines: str, told: str | None) -> None:
+    """A warning and no error: a host that comes later may have it."""
+    files: Files = {"a.yaml": APP + lines, "h.yaml": HOST + "labels: {rack: r1}\n"}
+    assert desired(files).warnings == ((told,) if told else ())
+
+
+@pytest.mark.parametrize(("lines", "create"), [("", False), ("mig: {}\n", False), ("mig: {create: true}\n", True)])
+def test_new_slices_are_planned_only_where_a_host_says_so(lines: str, create: bool) -> None:
+    """``mig.create`` is off unless it is asked for."""
+    assert desired({"h.yaml": HOST + lines}).hosts[0].mig_create is create
+
+
+def test_rdma() -> None:
+    """It is a field of the container."""
+    assert workload(APP + "resources: {rdma: true}\n", GRANTS).container.rdma
+
+
+@pytest.mark.parametrize(
+    ("lines", "same"),
+    [
+        ("prefer: [{type: ANY}]\nspread: [{by: host}]\nantiAffinity: [{workload: task/job}]\n", True),
+        ("affinity: [{workload: task/job, by: rack}]\n", True),
+        ("resources: {gpus: {share: 0.5}}\n", False),
+    ],
+)
+def test_where_a_task_runs_is_no_part_of_its_run(lines: str, same: bool) -> None:
+    """An edit of scheduling fields reruns nothing; a share is part of what runs."""
+    assert (workload(TASK + lines).run == workload(TASK).run) is same
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,16 @@ ACCEPTED: list[tuple[str, str]] = [
             "{count: 1, model: ['*A100*', '*H100*']}",
             "{mig: 1g.10gb, count: 2}",
             "{mig: 1g.10gb+me}",
+            "{count: 2, link: nvlink}",
+            "{share: 0.5}",
+            "{share: 0.001, model: '*A100*'}",
+            "{share: 0.999, model: ['*A100*', '*H100*']}",
+            "{sharedMemory: 10Gi}",
+            "{sharedMemory: 1Mi, model: '*A100*'}",
             "{observe: all}",
         )
     ),
-    ("App", "resources: {rdma: false}"),
+    *(("App", f"resources: {{rdma: {word}}}") for word in ("false", "true")),
     *(
         ("App", f"placementPolicy: {form}")
         for form in (
@@ -42,6 +48,21 @@ ACCEPTED: list[tuple[str, str]] = [
             "{type: COMPOSITE, combiner: OR, policies: [{type: COMPOSITE, combiner: AND, policies: [{type: ANY}]}]}",
         )
     ),
+    *(
+        ("App", f"prefer: [{form}]")
+        for form in (
+            "{type: MATCH_TAG, tag: ssd, weight: 50}, {type: MATCH_TAG, tag: nvme}",
+            "{type: ANY}, {type: NO_TAG, weight: 1}, {type: RULE_BASED, rule: host.gpus == 0, weight: 100}",
+            "{type: COMPOSITE, combiner: AND, weight: 2, policies: [{type: MATCH_TAG, tag: a}, {type: NO_TAG}]}",
+        )
+    ),
+    ("App", "prefer:\nspread:\naffinity:\nantiAffinity:"),
+    ("App", "spread: [{by: rack}]"),
+    ("Task", "spread: [{by: rack, maxSkew: 2, required: true}, {by: host, required: false, weight: 100}]"),
+    ("App", "affinity: [{workload: app/web, by: rack}]"),
+    ("App", "antiAffinity: [{workload: app/web, required: true}, {workload: app/web, by: row, required: false}]"),
+    ("App", "affinity: [{workload: app/web, required: false, weight: 7}]"),
+    ("App", "env: {CUDA_MPS_ACTIVE_THREAD_PERCENTAGE: '50'}\nresources: {gpus: 1}"),
     ("LocalService", "placementPolicy: {type: LOCAL}"),
     ("LocalService", "placementPolicy: {type: MATCH_TAG, tag: a100}"),
     *(("App", f"numa: {word}") for word in ("prefer", "require", "require-socket", "none")),
@@ -69,6 +90,7 @@ ACCEPTED: list[tuple[str, str]] = [
     ("Host", "reserved: {cpus: 0-1, memory: 8Gi}\nstate: cordoned\ngpuMode: passthrough"),
     ("Host", "reserved: {cpus: 0}\nstate: drained\ngpuMode: none"),
     ("Host", "gpus: {exclude: ['GPU-5f1c', '00000000:07:00.0']}\nignoreContainers: ['dcgm-*']"),
+    *(("Host", f"mig: {{create: {word}}}") for word in ("true", "false")),
     ("Cluster", "prune: {enabled: false, maxFraction: 0.5}"),
     ("Cluster", "secrets: {directory: /etc/secrets, hashKey: {secret: reconciler, key: hash}}"),
     ("Cluster", "securityProfiles: [{match: ['app/*'], mounts: [/data, {path: /models, readOnly: true}], rdma: true}]"),
@@ -142,6 +164,28 @@ REFUSED: list[tuple[str, str, str]] = [
         "6:37: resources.gpus.model: must be a glob or a list of globs",
     ),
     ("App", "resources: {gpus: {mig: big}}", "6:25: resources.gpus.mig: must be a MIG profile as the driver names it"),
+    *(
+        ("App", f"resources: {{gpus: {{share: {word}}}}}", "6:27: resources.gpus.share: must be a fraction of one card")
+        for word in ("0", "1", "2", "-0.5", "true", "'0.5'", "[0.5]", ".nan")
+    ),
+    *(
+        ("App", f"resources: {{gpus: {{share: {word}}}}}", "6:27: resources.gpus.share: must not be finer than a thou")
+        for word in ("0.1234", "0.00000001", "0.99999999999")
+    ),
+    ("App", "resources: {gpus: {sharedMemory: 0}}", "6:34: resources.gpus.sharedMemory: must be at least 1Mi"),
+    ("App", "resources: {gpus: {sharedMemory: half}}", "6:34: resources.gpus.sharedMemory: not an amount of memory"),
+    ("App", "resources: {gpus: {share: 0.5, sharedMemory: 1Gi}}", "6:32: resources.gpus.sharedMemory: share takes no"),
+    ("App", "resources: {gpus: {count: 2, link: pcie}}", "6:36: resources.gpus.link: must be nvlink"),
+    ("App", "resources: {rdma: yes}", "6:19: resources.rdma: must be true or false"),
+    *(
+        (
+            "App",
+            f"resources: {{gpus: {{{form}}}}}\nenv: {{{name}: '1'}}",
+            f"7:{9 + len(name)}: env.{name}: is given by resources.gpus.share and sharedMemory",
+        )
+        for form in ("share: 0.5", "sharedMemory: 1Gi")
+        for name in ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
+    ),
     (
         "App",
         "resources: {ulimits: {nofiles: 1}}",
@@ -172,6 +216,56 @@ REFUSED: list[tuple[str, str, str]] = [
         "App",
         "placementPolicy: {type: RULE_BASED, rule: host.gpuz > 1}",
         "6:43: placementPolicy.rule: unknown field host.gpuz; did you mean gpus? (line 1, column 1 of the rule)",
+    ),
+    *(
+        ("App", f"prefer: [{{type: {name}}}]", "6:10: prefer[0]: must be ANY, NO_TAG, MATCH_TAG, RULE_BASED, COMPOSITE")
+        for name in ("LOCAL", "ONE_PER_HOST", "MAX_N_PER_HOST, max: 2", "SSD")
+    ),
+    ("App", "prefer: [{type: MATCH_TAG, tag: a, weight: 0}]", "6:44: prefer[0].weight: must be at least 1"),
+    ("App", "prefer: [{type: MATCH_TAG, tag: a, weight: 101}]", "6:44: prefer[0].weight: must be at most 100"),
+    ("App", "prefer: [{type: MATCH_TAG, tag: a, weight: 1.5}]", "6:44: prefer[0].weight: must be a whole number"),
+    (
+        "App",
+        "prefer: [{type: COMPOSITE, combiner: OR, policies: [{type: MAX_N_PER_HOST, max: 2}]}]",
+        "6:53: prefer[0].policies[0]: must be ANY, NO_TAG, MATCH_TAG, RULE_BASED, COMPOSITE",
+    ),
+    (
+        "App",
+        "prefer: [{type: COMPOSITE, combiner: OR, policies: [{type: LOCAL}]}]",
+        "6:53: prefer[0].policies[0]: must be ANY, NO_TAG, MATCH_TAG, RULE_BASED, COMPOSITE",
+    ),
+    (
+        "App",
+        "prefer: [{type: COMPOSITE, combiner: OR, policies: [{type: ANY, weight: 2}]}]",
+        "6:65: prefer[0].policies[0]",
+    ),
+    ("App", "prefer: [{type: RULE_BASED, rule: host.gpuz > 1}]", "6:35: prefer[0].rule: unknown field host.gpuz"),
+    ("App", "placementPolicy: {type: ANY, weight: 2}", "6:30: placementPolicy.weight: unknown key"),
+    ("App", "spread: [{maxSkew: 1}]", "6:10: spread[0].by is required"),
+    ("App", "spread: [{by: ''}]", "6:15: spread[0].by: must be host or the key of a label of hosts"),
+    ("App", "spread: [{by: rack, maxSkew: 0}]", "6:30: spread[0].maxSkew: must be at least 1"),
+    ("App", "spread: [{by: rack, required: true, weight: 2}]", "6:45: spread[0].weight: only with required: false"),
+    ("App", "spread: [{by: rack}, {by: rack, maxSkew: 2}]", "6:22: spread[1]: by: rack stands in spread[0] too"),
+    ("App", "affinity: [{by: rack}]", "6:12: affinity[0].workload is required"),
+    *(
+        ("App", f"affinity: [{{workload: {name}}}]", "6:23: affinity[0].workload: must be app/NAME, task/NAME or")
+        for name in ("web", "App/web", "app/web/0", "app/", "job/x")
+    ),
+    ("App", "affinity: [{workload: app/web, weight: 2}]", "6:40: affinity[0].weight: only with required: false"),
+    (
+        "App",
+        "affinity: [{workload: app/web}]\nantiAffinity: [{workload: app/web, required: false}]",
+        "7:16: antiAffinity[0]: app/web by host stands in affinity[0] too",
+    ),
+    (
+        "App",
+        "affinity: [{workload: app/wbe}]",
+        "6:23: affinity[0].workload: no workload app/wbe; did you mean app/web?",
+    ),
+    ("App", "antiAffinity: [{workload: task/zzz}]", "6:27: antiAffinity[0].workload: no workload task/zzz"),
+    *(
+        ("LocalService", f"{name}: []", f"5:1: {name}: unknown key (LocalService has none; App and Task may)")
+        for name in ("prefer", "spread", "affinity", "antiAffinity")
     ),
     ("App", "network: 'container:abc'", "6:10: network: must be bridge, host, none or the name of a network"),
     ("App", "aliases: [a]", "6:10: aliases: need a named network"),
@@ -221,6 +315,8 @@ REFUSED: list[tuple[str, str, str]] = [
     ("Host", "reserved: {cpus: 3-1}", "5:18: reserved.cpus: not a list of CPUs: '3-1'"),
     ("Host", "tags: [a b]", "5:8: tags[0]: must be one word"),
     ("Host", "env: {NVIDIA_VISIBLE_DEVICES: all}", "5:31: env.NVIDIA_VISIBLE_DEVICES: cards are given by"),
+    ("Host", "mig: {create: maybe}", "5:15: mig.create: must be true or false"),
+    ("Host", "mig: {create: true, GPU-1: []}", "5:6: mig: must be {create: true}"),
     ("Host", "facts: no.json", "5:8: facts: no file no.json"),
     ("Cluster", "prune: {maxFraction: 2}", "4:22: prune.maxFraction: must be at most 1"),
     ("Cluster", "secrets: {directory: secrets}", "4:22: secrets.directory: must be an absolute path"),

@@ -39,6 +39,25 @@ SHAPES = [
         "resources: {gpus: two}",
         "resources.gpus: must be a number of cards, all, or a map such as {count: 2, model: '*H100*'}",
     ),
+    (
+        "App",
+        "resources: {gpus: {share: 50%}}",
+        "resources.gpus.share: must be a fraction of one card, such as 0.5 (a whole one is {count: 1})",
+    ),
+    (
+        "App",
+        "prefer: {type: MATCH_TAG, tag: ssd}",
+        "prefer: must be a list, such as [{type: MATCH_TAG, tag: ssd, weight: 50}]",
+    ),
+    ("App", "prefer: [ssd]", "prefer[0]: must be a map, such as {type: MATCH_TAG, tag: ssd, weight: 50}"),
+    ("App", "spread: host", "spread: must be a list, such as [{by: rack}]"),
+    ("App", "affinity: [app/db]", "affinity[0]: must be a map, such as {workload: app/cache}"),
+    ("App", "antiAffinity: app/db", "antiAffinity: must be a list, such as [{workload: app/cache}]"),
+    *(
+        ("Host", f"mig: {form}", f"mig: must be {{create: true}}: {said}")
+        for said in ("which slices there should be follows from what the workloads ask for",)
+        for form in ("{GPU-1: [1g.10gb]}", "true", "[1g.10gb]")
+    ),
     ("App", "ipc: maybe", "ipc: must be none, private, shareable, host or container:NAME"),
     ("App", "pid: maybe", "pid: must be host or container:NAME"),
     ("App", "hostname: a_b", "hostname: must be a host name: letters, digits, - and ., at most 63 characters"),
@@ -106,7 +125,21 @@ KEYS = [
     ("App", "placementPolicy: {type: MATCH_TAG, tga: a}", "placementPolicy.tga: unknown key; did you mean tag?"),
     ("App", "placementPolicy: {type: MATCH_TAG}", "placementPolicy.tag is required"),
     ("App", "placementPolicy: {type: ANY, frm: 1}", "placementPolicy.frm: unknown key"),
-    ("App", "resources: {gpus: {mig: 1g.10gb, model: a}}", "resources.gpus.model: mig takes no model; count does"),
+    (
+        "App",
+        "resources: {gpus: {mig: 1g.10gb, model: a}}",
+        "resources.gpus.model: mig takes no model; count, share or sharedMemory does",
+    ),
+    (
+        "App",
+        "resources: {gpus: {share: 0.5, count: 2}}",
+        "resources.gpus.count: share takes no count; count or mig does",
+    ),
+    ("App", "resources: {gpus: {mig: 1g.5gb, link: nvlink}}", "resources.gpus.link: mig takes no link; count does"),
+    ("App", "prefer: [{type: ANY, tag: ssd}]", "prefer[0].tag: ANY takes no tag; MATCH_TAG does"),
+    ("App", "spread: [{topologyKey: rack}]", "spread[0].topologyKey: unknown key; did you mean by?"),
+    ("App", "podAntiAffinity: []", "podAntiAffinity: unknown key; did you mean antiAffinity?"),
+    ("App", "topologySpreadConstraints: []", "topologySpreadConstraints: unknown key; did you mean spread?"),
     ("App", "resources: {gpus: {mig: 1g.10gb, modle: a}}", "resources.gpus.modle: unknown key"),
 ]
 

@@ -11,14 +11,7 @@ LATER: list[tuple[str, str, str]] = [
     ("App", "drift: repair", "drift"),
     ("App", "protect: true", "protect"),
     ("App", "expires: 2027-01-01", "expires"),
-    ("App", "prefer: [a]", "prefer"),
-    ("App", "spread: host", "spread"),
-    ("App", "affinity: {to: app/db}", "affinity"),
     ("App", "topology: rack", "topology"),
-    ("App", "resources: {rdma: true}", "resources.rdma"),
-    ("App", "resources: {gpus: {count: 2, link: nvlink}}", "resources.gpus.link"),
-    ("App", "resources: {gpus: {share: 0.5}}", "resources.gpus.share"),
-    ("App", "resources: {gpus: {sharedMemory: 10Gi}}", "resources.gpus.sharedMemory"),
     ("App", "readiness: {http: {port: http, path: /health}}", "readiness.http"),
     ("App", "readiness: {tcp: {port: 80}}", "readiness.tcp"),
     ("App", "health: {http: {port: 80, status: 204}}", "health.http"),
@@ -38,7 +31,6 @@ LATER: list[tuple[str, str, str]] = [
     ("Task", "ttl: 1h", "ttl"),
     ("Host", "fabric: 10.1.0.1", "fabric"),
     ("Host", "tls: {ca: a, cert: b, key: c}", "tls"),
-    ("Host", "mig: {GPU-1: [1g.10gb]}", "mig"),
     *(
         ("Cluster", f"{name}: {{}}", name)
         for name in ("registries", "autoTags", "sources", "bases", "patches", "vars", "images", "verify")
@@ -62,7 +54,6 @@ def test_not_supported_yet(kind: str, lines: str, name: str) -> None:
     ("kind", "lines"),
     [
         ("App", "wave: high"),
-        ("App", "resources: {gpus: {share: 2}}"),
         ("Task", "schedule: {crn: x}"),
         ("Cluster", "probe: {}"),
         ("App", "readiness: {http: {port: 70000}}"),

@@ -42,6 +42,7 @@ def problems(files: dict[str, str]) -> list[str]:
             'securityOpt: ["seccomp=unconfined"]',
         ),
         ("runtime: runsc", "runtime runsc", "runtime: runsc"),
+        ("resources: {rdma: true}", "RDMA", "rdma: true"),
         ("resources: {gpus: all}", "every card of the host", "allGpus: true"),
         ("resources: {gpus: {observe: all}}", "every card of the host", "allGpus: true"),
     ],
