@@ -11,7 +11,7 @@ from bench.openb_report import Result
 
 LINES: dict[str, tuple[str, str, str, float]] = {  # name: (label, colour, dashes, width); drawn in this order
     "bound": ("no scheduler can pass this (LP)", "#555555", "--", 1.2),
-    "reference": ("perfect scheduler, in order (LP)", "#999999", ":", 1.4),
+    "reference": ("perfect scheduler, in order (LP)", "#111111", ":", 1.4),
     "ours": ("reconciler", "#0072b2", "-", 2.4),
     "FGD": ("FGD", "#d55e00", "-", 1.5),
     "BestFit": ("BestFit", "#009e73", "-", 1.5),
@@ -41,7 +41,8 @@ def _panel(axes: Axes, result: Result, drawn: Mapping[str, Sequence[float]], fir
     arrived = [result.steps[at] for at in shown]
     for name, curve in drawn.items():
         label, colour, dashes, width = LINES[name]
-        axes.plot(arrived, [curve[at] for at in shown], dashes, color=colour, lw=width, label=label)
+        above = 2.0 if dashes == "-" else 3.0  # a bound stays visible on a line that reaches it
+        axes.plot(arrived, [curve[at] for at in shown], dashes, color=colour, lw=width, label=label, zorder=above)
     axes.axvline(100, color="#dddddd", lw=0.8, zorder=0)
     axes.set_xlim(arrived[0], arrived[-1])
     axes.set_title(result.workload if first < DETAIL else f"{result.workload}, from {first} % arrived", fontsize=11)

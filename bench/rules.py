@@ -1,8 +1,9 @@
 """The rules of other schedulers on the fleets of the benches, in counts.
 
 Drove takes the first host that fits in an order drawn for each instance, and on it the NUMA node with the most free
-cards. Kubernetes is the default profile of kube-scheduler (least allocated and balanced cores and memory), which sees
-neither cards nor NUMA; on the host the free cards with the lowest numbers are given. Neither knows shares or MIG: both
+cards. Kubernetes is the default profile of kube-scheduler: it looks in turn for hosts that fit until it has a share of
+all (``percentageOfNodesToScore``), and takes the one with the most left by cores and memory; it sees neither cards nor
+NUMA, and on the host the free cards with the lowest numbers are given. Neither knows shares or MIG: both
 get the first card that holds them. Work is placed one by one, as it comes.
 """
 
@@ -14,10 +15,10 @@ from bench.fleets import CARDS, CPUS, KIND, MEMORY
 from reconciler.model.resources import GpuShare, MigSlices, Request, WholeGpus
 from reconciler.model.snapshot import HostView
 from reconciler.planner.mig import profiles
-from reconciler.planner.pack import Pack, Score
 
 CARD = 1000
 NODE = CARDS // 2  # cards of one NUMA node
+REMEMBERED = 1 << 20  # scores that are kept
 
 
 class Want(NamedTuple):
@@ -156,41 +157,70 @@ class Drove:
 
 
 class Kubernetes:
-    """The host with the most left, by cores and memory."""
+    """The host with the most left, by cores and memory, of those that are looked at."""
 
     def __init__(self, hosts: Sequence[Host]) -> None:
         self._known = _Known(_blind)
-        self._pack = Pack([self._known.number(host) for host in hosts], self._step)
+        self._states = [self._known.number(host) for host in hosts]
+        size = len(hosts)
+        self._enough = max(100, size * max(5, 50 - size // 125) // 100)  # hosts that fit, as kube-scheduler has it
+        self._next = 0
+        self._scores: dict[tuple[int, int], int] = {}
+        self._hopeless: set[int] = set()
 
     def place(self, want: Want) -> tuple[int, Taken] | None:
         """The best host; of equals the first."""
         number = self._known.want(want)
-        best = self._pack.best(number, (self._pack.every,))
-        given = self._known.given(self._pack.state(best[1]), number) if best else None
+        best = self._best(number) if number not in self._hopeless else None
+        given = self._known.given(self._states[best], number) if best is not None else None
         if best is None or given is None:
+            self._hopeless.add(number)
             return None
-        self._pack.set(best[1], given[1])
-        return best[1], given[0]
+        self._states[best] = given[1]
+        return best, given[0]
 
     def release(self, host: int, taken: Taken) -> None:
         """Give it back."""
-        self._pack.set(host, self._known.number(_moved(self._known.states[self._pack.state(host)], taken, 1)))
+        self._hopeless.clear()
+        self._states[host] = self._known.number(_moved(self._known.states[self._states[host]], taken, 1))
 
     def hosts(self) -> list[Host]:
         """What is free."""
-        return [self._known.states[self._pack.state(host)] for host in range(self._pack.hosts)]
+        return [self._known.states[state] for state in self._states]
 
-    def _step(self, state: int, want: int) -> tuple[Score, int] | None:
-        given = self._known.given(state, want)
-        if given is None:
-            return None
-        after = self._known.states[given[1]]
-        cores, memory = sum(after.millicpus) / (CPUS * 1000), after.memory / MEMORY
-        least, balanced = int((cores + memory) * 50), int((1 - abs(cores - memory) / 2) * 100)
-        return (-least - balanced,), given[1]
+    def _best(self, want: int) -> int | None:
+        best, top = None, -1
+        found, size = 0, len(self._states)
+        for host in (*range(self._next, size), *range(self._next)):
+            self._next = host
+            score = self._score(self._states[host], want)
+            if score > top:
+                best, top = host, score
+            found += score >= 0
+            if found == self._enough:
+                break
+        return best
+
+    def _score(self, state: int, want: int) -> int:
+        """LeastAllocated plus BalancedAllocation, weight 1 each; -1 where it does not fit."""
+        key = (state, want)
+        if key not in self._scores:
+            if len(self._scores) > REMEMBERED:
+                self._scores.clear()
+            self._scores[key] = _left(self._known.states[state], self._known.wants[want])
+        return self._scores[key]
 
 
 RULES: dict[str, Callable[[Sequence[Host]], Rule]] = {"Drove": Drove, "Kubernetes": Kubernetes}
+
+
+def _left(host: Host, want: Want) -> int:
+    """How empty a host would be, 0 to 200; -1 where the want does not fit."""
+    millicpus, memory = sum(host.millicpus) - want.millicpus, host.memory - want.memory
+    if millicpus < 0 or memory < 0 or sum(_amount(card, want) > 0 for card in host.cards) < want.pieces:
+        return -1
+    cores, bytes_ = millicpus / (CPUS * 1000), memory / MEMORY
+    return int((cores + bytes_) * 50) + int((1 - abs(cores - bytes_) / 2) * 100)
 
 
 def _moved(host: Host, taken: Taken, sign: int) -> Host:

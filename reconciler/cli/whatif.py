@@ -127,7 +127,8 @@ def _like(view: HostView, name: str) -> HostView:
 
 def _bought(kind: str, names: list[str], views: Mapping[str, HostView]) -> Iterator[HostView]:
     """Hosts of a kind of machine that is shipped with this package."""
-    kinds = {path.name.removesuffix(".json"): path for path in (files("reconciler") / "presets").iterdir()}
+    paths = [path for path in (files("reconciler") / "presets").iterdir() if path.name.endswith(".json")]
+    kinds = {path.name.removesuffix(".json"): path for path in paths}
     if kind not in kinds:
         there = ", ".join(sorted(kinds))
         raise UsageError(

@@ -90,7 +90,9 @@ class Order:
     def wishes(self, ranked: Sequence[int]) -> list[int]:
         """Items of equal priority from the best use of cards to the worst: little waste, then little thirst."""
         shares = self._shares(ranked, (SHARE, REST))
-        found = [(0, self._thirst((item,)), (item,)) for item in ranked if item not in shares]
+        found: list[tuple[int, int, tuple[int, ...]]] = [
+            (0, self._thirst((item,)), (item,)) for item in ranked if item not in shares
+        ]
         for waste in WASTES:
             for item in ranked:
                 if item in shares:

@@ -7,11 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from reconciler.model.resources import GpuShare, WholeGpus
 from reconciler.model.snapshot import HostView
 from reconciler.model.workload import Allocation, InstanceId, Workload
 from reconciler.planner.ask import want_of
 from reconciler.planner.conditions import Conditions
-from reconciler.planner.free import WHOLE, CardKind, HostKind
+from reconciler.planner.free import WHOLE, CardKind, HostKind, Want, matches, of_models
 from reconciler.planner.machine import Claim, Machine
 from reconciler.planner.pack import Pack
 from reconciler.planner.policies import own_tags
@@ -33,6 +34,7 @@ class Board:
         self._noted: list[dict[str, Noted]] = [{} for _ in self.views]
         self._machines: list[Machine | None] = [None for _ in self.views]
         self._conditions: Conditions | None = None
+        self._having: dict[WholeGpus, int] = {}
         self.turn = 0
         """Counts the changes: what was found lacking before one says nothing after it."""
         self._opened: tuple[States, Pack, list[HostKind]] | None = None
@@ -129,10 +131,23 @@ class Board:
         """The packing engine over what every host has left."""
         return self._open()[1]
 
+    def having(self, want: Want) -> int:
+        """The hosts that have cards of the models or sizes that are asked; all of them where none is named."""
+        gpus = want.gpus
+        if isinstance(gpus, GpuShare):
+            gpus = WholeGpus(1, gpus.models)
+        if not isinstance(gpus, WholeGpus) or not (gpus.models or gpus.min_memory):
+            return (1 << len(self.views)) - 1
+        if gpus not in self._having:
+            self._having[gpus] = sum(
+                1 << place for place, one in enumerate(self.machines) if any(matches(kind, gpus) for kind in one.kinds)
+            )
+        return self._having[gpus]
+
     def _open(self) -> tuple[States, Pack, list[HostKind]]:
         if self._opened is None:
             machines = self.machines
-            _label_cards(machines)
+            _label_cards(machines, _named(self._workloads))
             kinds = _kinds(machines)
             states = States(kinds)
             states.cap = cap_of(_wanted(self._workloads), _capacity(machines))
@@ -178,11 +193,20 @@ def _cards(machines: Iterable[Machine]) -> Iterator[tuple[str, int]]:
             yield card.gpu.model, card.gpu.memory
 
 
-def _label_cards(machines: Sequence[Machine]) -> None:
+def _named(workloads: Iterable[Workload]) -> tuple[str, ...]:
+    """Every glob of models that something asks for."""
+    asked = (workload.request.gpus for workload in workloads)
+    globs = (gpus.models for gpus in asked if isinstance(gpus, WholeGpus | GpuShare))
+    return tuple(dict.fromkeys(glob for models in globs for glob in models))
+
+
+def _label_cards(machines: Sequence[Machine], named: tuple[str, ...]) -> None:
     """Rank the kinds of card by how many the fleet has: the most common is spent first."""
     counts = Counter(_cards(machines))
     order = sorted(counts, key=lambda kind: (-counts[kind], kind[1], kind[0]))
-    kinds = {kind: CardKind(rank, *kind) for rank, kind in enumerate(order)}
+    kinds = {
+        kind: CardKind(rank, *kind, named=bool(named) and of_models(kind[0], named)) for rank, kind in enumerate(order)
+    }
     for machine in machines:
         machine.label_kinds(kinds)
 

@@ -62,6 +62,11 @@ def rank_of(takes: Sequence[Take]) -> int:
     return max((take.before.kind.rank for take in takes), default=0)
 
 
+def scarcity_of(takes: Sequence[Take]) -> int:
+    """The scarcest model among some cards that other work asks for by name; 0 is none."""
+    return max((take.before.kind.rank + 1 for take in takes if take.before.kind.named), default=0)
+
+
 def _local_takes(node: NodeFree, want: Want, links: Rows | None) -> tuple[Take, ...] | None:
     gpus = want.gpus
     if isinstance(gpus, WholeGpus):

@@ -19,11 +19,15 @@ WHOLE = 1000  # thousandths of a card
 
 
 class CardKind(NamedTuple):
-    """Cards that differ in nothing a request can ask for. ``rank`` 0 is the most common kind of the fleet."""
+    """Cards that differ in nothing a request can ask for. ``rank`` 0 is the most common kind of the fleet.
+
+    ``named``: some of what git wants asks for that model by name.
+    """
 
     rank: int
     model: str
     memory: int
+    named: bool = False
 
 
 class CardFree(NamedTuple):

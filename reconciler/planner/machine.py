@@ -134,7 +134,12 @@ class Machine:
     @property
     def mixed(self) -> bool:
         """Whether it has cards of more than one kind."""
-        return len(set(self._kinds.values())) > 1
+        return len(self.kinds) > 1
+
+    @property
+    def kinds(self) -> frozenset[CardKind]:
+        """The kinds of its cards."""
+        return frozenset(self._kinds.values())
 
     @property
     def nics(self) -> tuple[int, ...]:

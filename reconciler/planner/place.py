@@ -127,7 +127,9 @@ class Fleet:
 
     def _admitted(self, asks: Sequence[Ask]) -> list[tuple[Ask, int]]:
         """Which of a batch are placed, in which order, on which hosts; in counts, and nothing is kept of it."""
-        items, shapes = Together(self._gates, self._known, self._board.states, self._clashing).items(asks)
+        items, shapes = Together(
+            self._gates, self._known, self._board.states, self._clashing, self._board.having
+        ).items(asks)
         mark = self._board.pack.mark()
         chosen = admit(self._board.pack, items, shapes)
         self._board.pack.undo(mark)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from reconciler.planner.batch_order import angle
+from reconciler.planner.batch_order import RHO_MEMORY, angle
 from reconciler.planner.free import HostKind, NodeFree, Want
 
 MEGA = 1024**2
@@ -22,7 +22,7 @@ class Totals(NamedTuple):
 def totals_of(nodes: Sequence[NodeFree]) -> Totals:
     """The sums over the domains of a host."""
     return Totals(
-        millicpus=sum(node.idle * 1000 - node.quota for node in nodes),
+        millicpus=max(0, sum(node.idle * 1000 - node.quota for node in nodes)),
         idle=sum(node.idle for node in nodes),
         milli=sum(node.milli for node in nodes),
         cards=sum(node.card_count for node in nodes),
@@ -34,49 +34,63 @@ class Score(NamedTuple):
     """What is compared, in this order; all counts of what is left are those of the host afterwards.
 
     ``off_limits`` is 1 for work without cards on a host that has some; ``spread`` counts domains beyond the first;
-    ``tags`` weighs the tags that the request does not need, ``rank`` the scarcity of the model it would take.
+    ``tags`` weighs the tags that the request does not need.
     ``hunger`` is how much more CPU for each card the request takes than the host has for each free card (cards that
-    lose their cores are stranded), ``waste`` what is left of a card that it opens or shares, ``surplus`` how much less
-    it takes (cores are left without cards). Then the fullest host wins.
+    lose their cores are stranded), ``waste`` what is left of a card that it opens or shares, ``appetite`` as hunger for
+    memory, ``surplus`` how much less CPU it takes (cores are left without cards). ``scarce`` is the scarcity of the
+    model it would take, where other work asks for that model by name. Then the fullest host wins, and the commonest
+    model (``rank``).
     """
 
     off_limits: int
     spread: int
     tags: int
-    rank: int
     hunger: int
     waste: int
+    appetite: int
     surplus: int
+    scarce: int
     milli: int
     millicpus: int
     memory: int
+    rank: int
     cards: int
     cpus: int
 
 
-def score(
-    kind: HostKind, want: Want, before: Totals, after: Totals, memory: int, spread: int, rank: int, waste: int, cap: int
-) -> Score:
+class Taken(NamedTuple):
+    """What an offer takes beyond counts: domains beyond the first, scarcity of its model, what others lose of cards."""
+
+    spread: int
+    scarce: int
+    rank: int
+    waste: int
+
+
+def score(kind: HostKind, want: Want, before: Totals, after: Totals, memory: int, taken: Taken, cap: int) -> Score:
     """Best fit that keeps scarce hosts, whole hosts and the CPUs beside free cards for those who need them.
 
     ``cap`` is the proportion of CPUs beyond which more of them make a host no better (see ``cap_of``).
     """
-    hunger = surplus = 0
+    hunger = appetite = surplus = 0
     if want.pieces:
-        asked = angle(want.millicpus, before.milli - after.milli)
-        free = angle(before.millicpus, before.milli)
+        milli = before.milli - after.milli
+        asked, free = angle(want.millicpus, milli), angle(before.millicpus, before.milli)
         hunger, surplus = max(0, asked - free), max(0, min(free, cap) - asked)
+        appetite = max(0, angle(want.memory, milli, RHO_MEMORY) - angle(memory, before.milli, RHO_MEMORY))
     return Score(
         off_limits=int(not want.pieces and kind.cards > 0),
-        spread=spread,
+        spread=taken.spread,
         tags=sum(weight for tag, weight in kind.tags if tag not in want.tags),
-        rank=rank,
         hunger=hunger,
-        waste=waste,
+        waste=taken.waste,
+        appetite=appetite,
         surplus=surplus,
+        scarce=taken.scarce,
         milli=after.milli,
         millicpus=after.millicpus,
         memory=(memory - want.memory) // MEGA,
+        rank=taken.rank,
         cards=after.cards,
         cpus=after.idle,
     )

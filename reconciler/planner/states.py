@@ -18,13 +18,14 @@ from reconciler.planner.fit import (
     memory_fits,
     prefer_local,
     rank_of,
+    scarcity_of,
     sets_of,
     split,
     split_cpus,
 )
 from reconciler.planner.free import Free, HostKind, NodeFree, Want, admits
 from reconciler.planner.lacks import Lack, lack_of, numa_lack
-from reconciler.planner.score import Score, Totals, score, totals_of
+from reconciler.planner.score import Score, Taken, Totals, score, totals_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +251,8 @@ class States:
             assert choice.split is not None  # noqa: S101 -- one of the two is set
             takes, spread = choice.split.takes, len(choice.split.used) - 1
         kind = self.kinds[host.kind_id]
-        return score(kind, want, host.totals, after, host.memory, spread, rank_of(takes), waste_of(takes), self.cap)
+        taken = Taken(spread, scarcity_of(takes), rank_of(takes), waste_of(takes))
+        return score(kind, want, host.totals, after, host.memory, taken, self.cap)
 
     def _offer(self, host: _Host, want: Want, choice: _Choice, after: Totals) -> Offer:
         kind, value = self.kinds[host.kind_id], self._score(host, want, choice, after)

@@ -12,6 +12,9 @@ from reconciler.planner.gates import Gates, passing
 from reconciler.planner.ports import clash_free, fixed_ports
 from reconciler.planner.states import States
 
+Having = Callable[[Want], int]
+"""The hosts that have such cards as are asked, free or not: only they compete for them."""
+
 Clashing = Callable[[tuple[tuple[str, int, str], ...], int], int]
 """The hosts of a mask on which one of some fixed ports is taken by what runs."""
 
@@ -19,7 +22,10 @@ Clashing = Callable[[tuple[tuple[str, int, str], ...], int], int]
 class Together:
     """Makes the items of one batch."""
 
-    def __init__(self, gates: Gates, conditions: Conditions, states: States, clashing: Clashing) -> None:
+    def __init__(
+        self, gates: Gates, conditions: Conditions, states: States, clashing: Clashing, having: Having
+    ) -> None:
+        self._having = having
         self._gates = gates
         self._conditions = conditions
         self._states = states
@@ -36,7 +42,7 @@ class Together:
             number = self._states.want_of(want)
             shapes.setdefault(number, shape_of(want))
             if workload.identity not in steady:
-                steady[workload.identity] = self._gates.steady(ask, want)
+                steady[workload.identity] = self._gates.steady(ask, want) & self._having(want)
             hosts = steady[workload.identity]
             dynamic = self._conditions.depends(workload) or bool(fixed_ports(workload.container))
             levels = (hosts,) if dynamic else self._conditions.levels(ask.instance, workload, hosts)

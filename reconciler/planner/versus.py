@@ -41,9 +41,11 @@ WORDS: Mapping[str, Said] = {
     "off_limits": lambda _won, _lost: "has no GPUs, and none are asked for",
     "spread": _nodes,
     "tags": _tags,
+    "scarce": lambda _won, _lost: "takes a GPU of a model that nobody asks for by name",
     "rank": lambda _won, _lost: "takes a GPU of a model that is less scarce",
     "hunger": lambda _won, _lost: "strands fewer GPUs without CPUs",
     "waste": lambda _won, _lost: "leaves less of a GPU in pieces",
+    "appetite": lambda _won, _lost: "strands fewer GPUs without memory",
     "surplus": lambda _won, _lost: "strands fewer CPUs without GPUs",
     "milli": _gpus,
     "millicpus": _millicpus,
@@ -57,7 +59,7 @@ WORDS: Mapping[str, Said] = {
 def ahead(won: Score, lost: Score) -> str:
     """Why ``won`` ranks before ``lost``: the first element of the scores that differs; equal ones go by name.
 
-    >>> ahead(Score(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), Score(0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+    >>> ahead(Score(*[0] * 14), Score(0, 1, *[0] * 12))
     'on 1 NUMA node instead of 2'
     """
     for name, one, other in zip(Score._fields, won, lost, strict=True):
@@ -68,5 +70,5 @@ def ahead(won: Score, lost: Score) -> str:
 
 def remarks(value: Score) -> list[str]:
     """What stands against an offer beside what ``score.words`` says."""
-    found = ["of a scarcer model"] if value.rank else []
+    found = ["of a model that others ask for"] if value.scarce else []
     return [*found, "leaves part of a GPU"] if value.waste else found

@@ -17,7 +17,7 @@ from reconciler.model.snapshot import HostView, Reach
 from reconciler.model.workload import Workload
 from reconciler.planner.ask import want_of
 from reconciler.planner.free import HostKind
-from reconciler.planner.score import Totals, cap_of, score
+from reconciler.planner.score import Taken, Totals, cap_of, score
 
 GIB = 1024**3
 MEDIA = 8  # beside memory slices 0-7: the media engines, of which one slice of a card can have the use
@@ -44,17 +44,19 @@ Node = dict[str, Any]
 Host = dict[str, Any]
 
 
-def fleet_of(views: Sequence[HostView]) -> list[Host]:
+def fleet_of(views: Sequence[HostView], works: Sequence[Workload] = ()) -> list[Host]:
     """What is free on every host; ``views`` are in the order of names."""
     cards = [gpu for view in views if view.facts for gpu in view.facts.gpus]
     counts = Counter((gpu.model, gpu.memory) for gpu in cards)
     common = sorted(counts, key=lambda kind: (-counts[kind], kind[1], kind[0]))
     carried = Counter(tag for view in views for tag in view.spec.tags if tag != view.spec.name)
-    return [_host(view, common, {tag: math.ceil(len(views) / number) for tag, number in carried.items()})
-            for view in views]  # fmt: skip
+    asked = [glob for work in works for glob in getattr(work.request.gpus, "models", ())]
+    named = {model for model, _ in counts if any(fnmatchcase(model, glob) for glob in asked)}
+    weights = {tag: math.ceil(len(views) / number) for tag, number in carried.items()}
+    return [_host(view, common, weights, named) for view in views]
 
 
-def _host(view: HostView, common: list[tuple[str, int]], weights: dict[str, int]) -> Host:
+def _host(view: HostView, common: list[tuple[str, int]], weights: dict[str, int], named: set[str]) -> Host:
     spec, facts = view.spec, view.facts
     out: Host = {"view": view, "nodes": [], "memory": 0, "tags": [], "total": 0, "held": [], "ports": []}
     if facts is None:
@@ -85,7 +87,7 @@ def _host(view: HostView, common: list[tuple[str, int]], weights: dict[str, int]
             busy |= AREAS[piece.profile, piece.start]
         at["cards"].append({
             "uuid": gpu.uuid,
-            "kind": (common.index((gpu.model, gpu.memory)), gpu.model, gpu.memory),
+            "kind": (common.index((gpu.model, gpu.memory)), gpu.model, gpu.memory, gpu.model in named),
             "milli": 1000 if fit and not gpu.mig_enabled else 0,
             "busy": busy,
             "idle": sorted((piece.profile, piece.start) for piece in gpu.mig_slices) if fit else [],
@@ -339,7 +341,9 @@ def _score(host: Host, work: Workload, place: int, takes: Sequence[dict[str, Any
     kind = HostKind((), tuple(host["tags"]), host["total"], (), GpuMode.MANAGED)
     rank = max((one["kind"][0] for one in takes), default=0)
     waste = sum(one["waste"] for one in takes)
-    return score(kind, want_of(work), _totals(host), _totals(after), host["memory"], 0, rank, waste, cap)
+    scarce = max((one["kind"][0] + 1 for one in takes if one["kind"][3]), default=0)
+    taken = Taken(0, scarce, rank, waste)
+    return score(kind, want_of(work), _totals(host), _totals(after), host["memory"], taken, cap)
 
 
 def _totals(host: Host) -> Totals:

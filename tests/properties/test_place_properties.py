@@ -3,16 +3,18 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.model.host import Gpu, HostFacts, HostSpec, MigSlice, NumaNode
+from reconciler.model.host import Gpu, HostFacts, HostSpec, Link, MigSlice, Nic, NumaNode
 from reconciler.model.placement import AnyHost, MatchTag, MaxPerHost, Numa, Policy
 from reconciler.model.plan import Pending
-from reconciler.model.resources import GpuRequest, MigSlices, Request, WholeGpus
+from reconciler.model.resources import GpuRequest, GpuShare, MigSlices, Request, WholeGpus
 from reconciler.model.snapshot import Container, Holding, HostView, Reach
 from reconciler.model.workload import Allocation, ContainerSpec, InstanceId, Kind, Port, Workload
 from reconciler.planner.place import Ask, Fleet, Placement
@@ -27,6 +29,7 @@ def no_rules(text: str) -> None:
 
 
 models = st.sampled_from(["A", "B"])
+WIDTHS = {"1g.2gb": 1, "1g.4gb": 2, "2g.4gb": 2, "3g.8gb": 4}  # memory slices that each takes of a card of 16 GiB
 
 
 @st.composite
@@ -37,7 +40,7 @@ def hosts(draw: st.DrawFn, name: str) -> HostView:
     for number, (cores, memory) in enumerate(shape):
         nodes.append(NumaNode(number * 3, tuple(range(cpu, cpu + cores)), memory * GIB, socket=number // 2))
         cpu += cores
-    known = draw(st.booleans())
+    known, linked = draw(st.booleans()), draw(st.booleans())
     places = draw(st.lists(st.integers(0, len(nodes) - 1), max_size=6))
     gpus = tuple(
         Gpu(
@@ -46,6 +49,7 @@ def hosts(draw: st.DrawFn, name: str) -> HostView:
             16 * GIB,
             index=index,
             numa_node=nodes[at].id if known or index else None,
+            links=(Link(f"GPU-{name}-{index + 1}", 2),) if linked and index % 2 == 0 else (),
         )
         for index, at in enumerate(places)
     )
@@ -60,17 +64,23 @@ def hosts(draw: st.DrawFn, name: str) -> HostView:
         tags=draw(st.sampled_from([(), (), ("t",)])),
         reserved_cpus=draw(st.sampled_from([(), (0,)])),
         reserved_memory=draw(st.sampled_from([0, GIB])),
+        labels=(("rack", draw(st.sampled_from("ab"))),),
+        mig_create=draw(st.booleans()),
     )
+    nics = (Nic("mlx0", numa_node=nodes[-1].id, rdma=True),) if draw(st.booleans()) else ()
     holding = Holding(frozenset({f"GPU-{name}-0"}), cpus=(1,), memory=GIB, ports=(("", 30000, "tcp"),))
     foreign = (Container("f", "f", "running", holding=holding),) if draw(st.booleans()) else ()
-    return HostView(spec, Reach.KNOWN, HostFacts(name, tuple(nodes), gpus, smt=smt), foreign)
+    return HostView(spec, Reach.KNOWN, HostFacts(name, tuple(nodes), gpus, smt=smt, nics=nics), foreign)
 
 
 fleets = st.tuples(hosts("h0"), hosts("h1"), hosts("h2"))
 cards: st.SearchStrategy[GpuRequest | None] = st.one_of(
     st.none(),
     st.builds(WholeGpus, st.integers(1, 4), st.sampled_from([(), ("A",)])),
-    st.builds(MigSlices, st.just("1g.2gb"), st.integers(1, 2)),
+    st.builds(WholeGpus, st.just(2), link=st.just("nvlink")),
+    st.builds(MigSlices, st.sampled_from(["1g.2gb", *WIDTHS]), st.integers(1, 2)),
+    st.builds(GpuShare, st.sampled_from([1, 250, 400, 700])),
+    st.builds(GpuShare, memory=st.sampled_from([GIB, 7 * GIB])),
 )
 ports = st.lists(
     st.builds(Port, st.integers(80, 82), host=st.sampled_from([None, None, 8000])),
@@ -91,7 +101,7 @@ def workloads(draw: st.DrawFn) -> Workload:
     millicpus = draw(st.sampled_from([500, 1000, 1500, 2000, 3000, 5000]))
     exclusive = millicpus % 1000 == 0 and draw(st.booleans())
     request = Request(millicpus, exclusive, draw(st.sampled_from([0, 1, 3, 9])) * GIB, gpus)
-    spec = ContainerSpec("a:1", gpus=gpus, ports=tuple(draw(ports)))
+    spec = ContainerSpec("a:1", gpus=gpus, ports=tuple(draw(ports)), rdma=draw(st.integers(0, 5)) == 0)
     return Workload(
         Kind.APP,
         draw(st.sampled_from(["x", "y"])),
@@ -113,30 +123,47 @@ class Ledger:
         """No card, slice, core or port twice; no host exceeded in any dimension."""
         for name, view in self.views.items():
             mine = [(work, given_) for host, work, given_ in self.held.values() if host == name]
-            foreign = [box.holding for box in view.containers]
-            self._once(
-                [uuid for _, one in mine for uuid in one.gpus] + [uuid for one in foreign for uuid in one.gpus if mine]
-            )
-            self._once([piece.uuid for _, one in mine for piece in one.mig])
-            owned = [cpu for _, one in mine if one.exclusive for cpu in one.cpus]
-            off = {*view.spec.reserved_cpus, *(cpu for one in foreign for cpu in one.cpus)}
-            self._once([*owned, *off])
-            self._once([(port, protocol) for _, one in mine for _, protocol, port in one.ports])
-            assert not {(30000, "tcp")} & {(p, t) for _, one in mine for _, t, p in one.ports} or not foreign
-            assert view.facts
             if mine:
-                given_memory = sum(one.memory for _, one in mine) + sum(one.memory for one in foreign)
-                assert given_memory + view.spec.reserved_memory <= view.facts.memory
-            quota = sum(work.request.millicpus for work, one in mine if not one.exclusive)
-            pool = set(fleet.shared_pool(name))
-            assert pool == set(view.facts.cpus) - set(owned) - off
-            assert quota <= 1000 * len(pool)
-            for node in view.facts.numa_nodes:
-                bound = sum(one.memory for _, one in mine if one.memory_nodes == (node.id,))
-                assert bound <= node.memory
+                self._cards(view, [one for _, one in mine])
+                self._rest(view, mine, set(fleet.shared_pool(name)))
+
+    def _cards(self, view: HostView, mine: list[Allocation]) -> None:
+        """Each card is whole with one, or shared up to all of it, or cut into slices that do not overlap."""
+        assert view.facts
+        foreign = [uuid for box in view.containers for uuid in box.holding.gpus]
+        self._once([*foreign, *(uuid for one in mine for uuid in one.gpus)])
+        self._once([piece.uuid for one in mine for piece in one.mig if piece.uuid])
+        wholes = {*foreign, *(uuid for one in mine for uuid in one.gpus)}
+        for gpu in view.facts.gpus:
+            shares = [one.share for one in mine if one.share and one.share.gpu == gpu.uuid]
+            assert sum(share.milli for share in shares) <= 1000
+            assert sum(share.memory for share in shares) <= gpu.memory
+            there = [(piece.profile, piece.start) for piece in gpu.mig_slices]
+            cut = [(one.profile, one.start) for box in mine for one in box.mig if one.gpu == gpu.uuid and not one.uuid]
+            self._once([at for profile, start in there + cut for at in range(start, start + WIDTHS[profile])])
+            assert not cut or (gpu.mig_enabled and view.spec.mig_create)
+            assert bool(shares) + (gpu.uuid in wholes) + gpu.mig_enabled <= 1
+
+    def _rest(self, view: HostView, mine: list[tuple[Workload, Allocation]], pool: set[int]) -> None:
+        """CPUs, memory and ports."""
+        assert view.facts
+        foreign = [box.holding for box in view.containers]
+        owned = [cpu for _, one in mine if one.exclusive for cpu in one.cpus]
+        off = {*view.spec.reserved_cpus, *(cpu for one in foreign for cpu in one.cpus)}
+        self._once([*owned, *off])
+        assert pool == set(view.facts.cpus) - set(owned) - off
+        assert sum(one.millicpus for _, one in mine if not one.exclusive) <= 1000 * len(pool)
+        taken = [(port, protocol) for _, one in mine for _, protocol, port in one.ports]
+        self._once([*taken, *((port, protocol) for one in foreign for _, port, protocol in one.ports)])
+        memory = sum(one.memory for _, one in mine) + sum(one.memory for one in foreign)
+        assert memory + view.spec.reserved_memory <= view.facts.memory
+        room = {node.id: node.memory for node in view.facts.numa_nodes}
+        bound = [(set(one.memory_nodes), one.memory) for _, one in mine if one.memory_nodes]
+        for nodes, _ in bound:  # what is bound inside some nodes fits into them together
+            assert sum(size for inside, size in bound if inside <= nodes) <= sum(room[node] for node in nodes)
 
     @staticmethod
-    def _once(things: list[object] | list[str] | list[int] | list[tuple[int, str]]) -> None:
+    def _once(things: Sequence[Any]) -> None:
         assert len(things) == len(set(things)), things
 
 
@@ -162,6 +189,12 @@ def check_one(view: HostView, work: Workload, allocation: Allocation) -> None:
         assert all(by_uuid[uuid].model in (request.gpus.models or ("A", "B")) for uuid in allocation.gpus)
     if isinstance(request.gpus, MigSlices):
         assert [piece.profile for piece in allocation.mig] == [request.gpus.profile] * request.gpus.count
+    if isinstance(request.gpus, GpuShare):
+        assert allocation.share
+        assert allocation.share.milli == (request.gpus.milli or -(-1000 * request.gpus.memory // (16 * GIB)))
+    if isinstance(request.gpus, WholeGpus) and request.gpus.link:
+        one, two = (by_uuid[uuid] for uuid in allocation.gpus)
+        assert any(link.peer == two.uuid for link in one.links) or any(link.peer == one.uuid for link in two.links)
     unknown = nodeless(view)
     if work.numa is Numa.REQUIRE and not unknown:
         assert len({*allocation.gpu_nodes, *allocation.cpu_nodes}) == 1
@@ -281,16 +314,6 @@ def test_a_restart_in_place_changes_nothing(views: tuple[HostView, ...], work: W
         assert second.allocation == first.allocation
 
 
-@QUICK
-@given(st.lists(workloads(), max_size=8), st.randoms(use_true_random=False))
-def test_batch_order_is_total(work: list[Workload], random: object) -> None:
-    """The order of a batch does not depend on the order in which it came."""
-    asks = [Ask(InstanceId.parse(f"app/{one.name}/{number}"), one) for number, one in enumerate(work)]
-    shuffled = list(asks)
-    random.shuffle(shuffled)  # type: ignore[attr-defined] # Hypothesis gives a random.Random
-    assert batch_order(shuffled) == batch_order(asks)
-
-
 SCRIPT = """
 from tests.properties.test_place_properties import fixed_answers
 print(fixed_answers())
@@ -309,13 +332,20 @@ def fixed_answers() -> str:
         for name, tags in (("a", ("t", "u")), ("b", ()), ("c", ("u", "v")), ("d", ()))
     ]
     fleet = Fleet.of(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
-    out = []
-    for number in range(12):
-        gpus = WholeGpus(number % 4) if number % 4 else None
+    out: list[str] = []
+    asked = (None, WholeGpus(1), WholeGpus(2), GpuShare(400))
+    batch = []
+    for number in range(24):
+        gpus = asked[number % 4]
         policy = (AnyHost(), MatchTag("u"), MaxPerHost(2))[number % 3]
         request = Request((number % 3 + 1) * 1000, number % 2 == 0, GIB, gpus)
         work = Workload(Kind.APP, f"w{number % 5}", ContainerSpec("a:1", ports=(Port(80),)), request, policy=policy)
-        out.append(repr(fleet.place(Ask(InstanceId(Kind.APP, work.name, str(number)), work), str(number))))
+        ask = Ask(InstanceId(Kind.APP, work.name, str(number)), work)
+        if number < 8:
+            out.append(repr(fleet.place(ask, str(number))))
+        else:
+            batch.append(ask)
+    out += [repr(one) for one in sorted(fleet.place_all(batch).items(), key=lambda one: one[0].sort_key)]
     return "\n".join(out)
 
 

@@ -252,3 +252,18 @@ def test_an_explanation_of_what_runs_names_what_would_be_chosen(
     document = printed(capsys)
     assert document["choice"]["host"] == "gpu-3"
     assert document["rival"] == {"host": "gpu-1", "better": True, "words": "meets prefer MATCH_TAG gpu-1"}
+
+
+def test_work_with_a_named_volume_is_explained_for_its_host_alone(
+    repo: Path, reconcile: Reconcile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its data is there: no other host is looked at, also while it does not run."""
+    volume = "volumes: [{volume: data, container: /data}]\n"
+    (repo / "apps.yaml").write_text(app("db", 1, f"{volume}{on('gpu-2')}"))
+    assert reconcile() == 0
+    (repo / "apps.yaml").write_text(app("db", 1, volume))
+    capsys.readouterr()
+    assert reconcile("explain", "app/db/0", "--json") == 0
+    document = printed(capsys)
+    assert [one["host"] for one in document["offers"]] == ["gpu-2"]
+    assert document["rival"] is None

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.model.desired import Desired
 from reconciler.model.host import HostState
-from reconciler.model.placement import Affinity, MatchTag
+from reconciler.model.placement import Affinity, LocalHost, MatchTag
 from reconciler.model.resources import GpuShare, Request
 from reconciler.model.snapshot import HostView
 from reconciler.model.workload import ContainerSpec, Kind, Volume, Workload
@@ -172,6 +172,15 @@ def test_work_that_others_must_be_near_stays() -> None:
     world, want = one_move()
     near = app("near", instances=0, affinity=(Affinity("app/z"),))
     assert proposed(world, replace(want, workloads=(*want.workloads, near))).gains == ()
+
+
+def test_a_local_service_without_cards_does_not_keep_a_host_from_being_free() -> None:
+    """It is on every host, and goes nowhere."""
+    world, want = one_move()
+    exporter = replace(app("exporter"), kind=Kind.LOCAL_SERVICE, policy=LocalHost())
+    want = replace(want, workloads=(*want.workloads, exporter))
+    world.settle(want)
+    assert told(proposed(world, want)) == [("a", ["z: a to b"])]
 
 
 def test_work_that_the_plan_changes_anyway_stays() -> None:

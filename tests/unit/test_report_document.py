@@ -324,6 +324,13 @@ def test_a_note_stands_where_no_host_was_looked_for() -> None:
     assert explain_json(found, sample.PLAN)["note"] == "suspended: stopped on purpose"
 
 
+def test_a_plan_that_chose_another_host_is_said_to() -> None:
+    """Alone it would go elsewhere than beside all else that is placed."""
+    found = replace(FOUND, winner="gpu-03", rival=None)
+    text = explain_text(found, sample.PLAN, sample.SNAPSHOT, width=None, color=False, wide=False)
+    assert "  plan    on gpu-01, since it is placed together with other work\n" in text
+
+
 def test_an_explanation_as_json_names_the_hosts() -> None:
     """All of them, by filter."""
     document = explain_json(FOUND, sample.PLAN)

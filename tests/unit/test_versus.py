@@ -5,7 +5,7 @@ import pytest
 from reconciler.planner.score import Score
 from reconciler.planner.versus import ahead
 
-NOTHING = Score(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+NOTHING = Score(*[0] * len(Score._fields))
 
 
 @pytest.mark.parametrize(
