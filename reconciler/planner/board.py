@@ -221,7 +221,7 @@ def _kinds(machines: Sequence[Machine]) -> list[HostKind]:
             cards=len(machine.topology.cards),
             cpus=tuple(idle.bit_count() for idle in machine.base.idle),
             gpu_mode=machine.view.spec.gpu_mode,
-            mixed=machine.mixed,
+            kinds=tuple(sorted(machine.kinds)),
             links=machine.links,
             nics=machine.nics,
         )

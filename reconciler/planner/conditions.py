@@ -66,10 +66,9 @@ class Conditions:
 
     def required(self, instance: InstanceId, workload: Workload, hosts: int) -> list[Filter]:
         """Affinity and spread that must hold; ``hosts`` are those that may take the work otherwise."""
-        out: list[Filter] = []
-        for one in workload.affinity:
-            if one.required:
-                out.append((affinity_name(one), self._affinity(instance, workload, one)))
+        out = [
+            (affinity_name(one), self._affinity(instance, workload, one)) for one in workload.affinity if one.required
+        ]
         for other, by in self._apart.get(workload.identity, ()):
             if other != workload.identity:
                 away = self._every & ~self._around(other, by, None)

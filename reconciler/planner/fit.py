@@ -9,20 +9,40 @@ from typing import NamedTuple
 
 from reconciler.model.placement import Numa
 from reconciler.model.resources import GpuShare, MigSlices, WholeGpus
-from reconciler.planner.cards import Cards, Take, after_takes, stock, take_share, take_slices, take_whole, whole_kinds
+from reconciler.planner.cards import (
+    Cards,
+    Take,
+    after_takes,
+    stock,
+    take_share,
+    take_slices,
+    take_whole,
+    waste_of,
+    whole_kinds,
+)
 from reconciler.planner.falls import memory_falls, quota_falls
 from reconciler.planner.free import CardFree, CardKind, HostKind, NodeFree, Want
 from reconciler.planner.links import Rows
 
 
-class Local(NamedTuple):
-    """How one domain alone would meet a request, wherever on a host it stands.
+class Picked(NamedTuple):
+    """Cards that one domain gives to one want, wherever on a host it stands.
 
-    ``cards`` counts the matching pieces it had, ``after`` is what it has left (its memory as it was).
+    ``after`` are the cards that are left, ``stock`` counts the matching pieces there were; the rest is as in ``Taken``.
     """
 
     takes: tuple[Take, ...]
-    cards: int
+    after: Cards
+    stock: int
+    rank: int
+    scarce: int
+    waste: int
+
+
+class Local(NamedTuple):
+    """How one domain alone would meet a request; ``after`` is what it has left, its own memory taken off too."""
+
+    picked: Picked
     after: NodeFree
 
 
@@ -39,22 +59,31 @@ class Split(NamedTuple):
         return tuple(sorted({take.place for take in self.takes} | {place for place, _ in self.cpus}))
 
 
-def local(node: NodeFree, want: Want, links: Rows | None) -> Local | None:
+def pick(cards: Cards, want: Want, links: Rows | None) -> Picked | None:
+    """The cards of one domain that a want would get there, one model only; None where there are too few."""
+    takes = _local_takes(cards, want, links)
+    if takes is None:
+        return None
+    after = after_takes(cards, takes) if takes else cards
+    count = stock(cards, want) if takes else 0
+    return Picked(takes, after, count, rank_of(takes), scarcity_of(takes), waste_of(takes))
+
+
+def local(node: NodeFree, want: Want, picked: Picked) -> Local | None:
     """What a domain gives alone; its memory is looked at by the caller, who knows where it comes from."""
     if want.capacity(node) < want.units or not node.idle:
         return None
-    takes = _local_takes(node, want, links)
-    if takes is None:
-        return None
-    cards = after_takes(node.cards, takes) if takes else node.cards
-    return Local(takes, stock(node.cards, want) if takes else 0, spend(node, want, want.units, cards))
+    memory = max(0, node.memory - want.memory)
+    if want.exclusive:
+        return Local(picked, NodeFree(node.idle - want.units, node.quota, node.sharers, memory, picked.after))
+    return Local(picked, NodeFree(node.idle, node.quota + want.units, True, memory, picked.after))
 
 
-def spend(node: NodeFree, want: Want, units: int, cards: Cards) -> NodeFree:
+def spend(node: NodeFree, want: Want, units: int) -> NodeFree:
     """A domain that has given ``units`` of CPU; its memory as it was."""
     if want.exclusive:
-        return node._replace(idle=node.idle - units, cards=cards)
-    return node._replace(quota=node.quota + units, sharers=True, cards=cards)
+        return node._replace(idle=node.idle - units)
+    return node._replace(quota=node.quota + units, sharers=True)
 
 
 def rank_of(takes: Sequence[Take]) -> int:
@@ -67,18 +96,18 @@ def scarcity_of(takes: Sequence[Take]) -> int:
     return max((take.before.kind.rank + 1 for take in takes if take.before.kind.named), default=0)
 
 
-def _local_takes(node: NodeFree, want: Want, links: Rows | None) -> tuple[Take, ...] | None:
+def _local_takes(cards: Cards, want: Want, links: Rows | None) -> tuple[Take, ...] | None:
     gpus = want.gpus
     if isinstance(gpus, WholeGpus):
-        for kind, count in whole_kinds((node.cards,), want).items():
-            if count >= gpus.count and (takes := take_whole(0, node.cards, want, gpus.count, kind, links)):
+        for kind, count in whole_kinds((cards,), want).items():
+            if count >= gpus.count and (takes := take_whole(0, cards, want, gpus.count, kind, links)):
                 return takes
         return None
     if isinstance(gpus, GpuShare):
-        share = take_share(0, node.cards, gpus)
+        share = take_share(0, cards, gpus)
         return (share,) if share else None
     if isinstance(gpus, MigSlices):
-        return take_slices(0, node.cards, gpus, gpus.count)
+        return take_slices(0, cards, gpus, gpus.count)
     return ()
 
 
@@ -92,7 +121,13 @@ def prefer_local(kind: HostKind, want: Want, nodes: Sequence[NodeFree], place: i
     if not want.pieces:
         return (far, int(home < want.memory), nodes[place].milli, want.capacity(nodes[place]), place)
     linked = isinstance(want.gpus, WholeGpus) and bool(want.gpus.link)
-    return (far, int(home < want.memory), rank_of(found.takes), found.cards if linked else -found.cards, place)
+    return (
+        far,
+        int(home < want.memory),
+        found.picked.rank,
+        found.picked.stock if linked else -found.picked.stock,
+        place,
+    )
 
 
 def split(kind: HostKind, nodes: Sequence[NodeFree], want: Want) -> Split | None:
@@ -286,7 +321,7 @@ def after_split(kind: HostKind, nodes: Sequence[NodeFree], want: Want, made: Spl
     if not want.exclusive:
         given = quota_falls([node.idle for node in nodes], [node.quota for node in nodes], places, want.units)
     for place, units in given:
-        out[place] = spend(out[place], want, units, out[place].cards)
+        out[place] = spend(out[place], want, units)
     homes = made.places if want.bound else places
     for home, part in memory_falls(kind.domains, [node.memory for node in nodes], homes, want.memory):
         out[home] = out[home]._replace(memory=max(0, out[home].memory - part))

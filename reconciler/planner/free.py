@@ -51,7 +51,7 @@ class CardFree(NamedTuple):
 class HostKind:
     """What never changes while planning. ``tags`` carry their scarcity; ``cpus`` counts those to give, by domain.
 
-    ``mixed`` hosts have cards of more than one kind. ``links`` are the pair scores of its cards by position where NVLinks do not join all alike (then ``island`` is a
+    ``kinds`` are those of its cards, free or not. ``links`` are the pair scores of its cards by position where NVLinks do not join all alike (then ``island`` is a
     card's position); ``nics`` counts the RDMA network cards of each domain.
     """
 
@@ -60,7 +60,7 @@ class HostKind:
     cards: int
     cpus: tuple[int, ...]
     gpu_mode: GpuMode
-    mixed: bool = False
+    kinds: tuple[CardKind, ...] = ()
     links: Rows | None = None
     nics: tuple[int, ...] = ()
 
@@ -142,6 +142,15 @@ def admits(kind: HostKind, want: Want) -> bool:
     if isinstance(want.gpus, AllGpus) and (kind.gpu_mode is not GpuMode.PASSTHROUGH or not kind.cards):
         return False
     return not want.rdma or any(kind.nics)
+
+
+def could(kind: HostKind, want: Want) -> bool:
+    """Whether a host of that kind has cards of the models and sizes that are asked, free or not."""
+    if isinstance(want.gpus, WholeGpus):
+        return any(matches(card, want.gpus) for card in kind.kinds)
+    if isinstance(want.gpus, GpuShare):
+        return any(share_milli(card, want.gpus) for card in kind.kinds)
+    return True
 
 
 @lru_cache(maxsize=4096)

@@ -132,11 +132,6 @@ class Machine:
         return kept(CardFree(kind, 0, -1, busy, idle, gpu.uuid in self.base.cut))
 
     @property
-    def mixed(self) -> bool:
-        """Whether it has cards of more than one kind."""
-        return len(self.kinds) > 1
-
-    @property
     def kinds(self) -> frozenset[CardKind]:
         """The kinds of its cards."""
         return frozenset(self._kinds.values())

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from reconciler.planner.batch_order import RHO_MEMORY, angle
-from reconciler.planner.free import HostKind, NodeFree, Want
+from reconciler.planner.free import WHOLE, HostKind, NodeFree, Want
 
 MEGA = 1024**2
 
@@ -19,15 +19,19 @@ class Totals(NamedTuple):
     pieces: int
 
 
-def totals_of(nodes: Sequence[NodeFree]) -> Totals:
+def totals_of(node: NodeFree) -> Totals:
+    """The sums over one domain."""
+    milli = whole = pieces = 0
+    for card, count in node.cards:
+        milli += card.milli * count
+        whole += count if card.milli == WHOLE else 0
+        pieces += count
+    return Totals(max(0, node.idle * 1000 - node.quota), node.idle, milli, whole, pieces)
+
+
+def sum_of(parts: Sequence[Totals]) -> Totals:
     """The sums over the domains of a host."""
-    return Totals(
-        millicpus=max(0, sum(node.idle * 1000 - node.quota for node in nodes)),
-        idle=sum(node.idle for node in nodes),
-        milli=sum(node.milli for node in nodes),
-        cards=sum(node.card_count for node in nodes),
-        pieces=sum(count for node in nodes for _, count in node.cards),
-    )
+    return Totals(*map(sum, zip(*parts, strict=True))) if parts else Totals(0, 0, 0, 0, 0)
 
 
 class Score(NamedTuple):

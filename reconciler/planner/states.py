@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from reconciler.model.placement import Numa
-from reconciler.planner.cards import Take, stock, waste_of
+from reconciler.model.resources import GpuRequest, GpuShare, WholeGpus
+from reconciler.planner.cards import Cards, Take, stock, waste_of
 from reconciler.planner.fit import (
     Local,
+    Picked,
     Split,
     after_split,
     bind_of,
     local,
     memory_fits,
+    pick,
     prefer_local,
     rank_of,
     scarcity_of,
@@ -23,9 +26,9 @@ from reconciler.planner.fit import (
     split,
     split_cpus,
 )
-from reconciler.planner.free import Free, HostKind, NodeFree, Want, admits
+from reconciler.planner.free import WHOLE, Free, HostKind, NodeFree, Want, admits, could
 from reconciler.planner.lacks import Lack, lack_of, numa_lack
-from reconciler.planner.score import Score, Taken, Totals, score, totals_of
+from reconciler.planner.score import Score, Taken, Totals, score, sum_of, totals_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,15 @@ class _Host(NamedTuple):
     totals: Totals
 
 
+class _Floor(NamedTuple):
+    """What a host must have in all, or the want cannot be met there: a quick no for most."""
+
+    millicpus: int
+    memory: int
+    cards: int
+    milli: int
+
+
 class _Choice(NamedTuple):
     """One domain (``place``, ``local``) or a split over several."""
 
@@ -65,10 +77,19 @@ class States:
         self.kinds = list(dict.fromkeys(kinds))
         self.kind_ids = {kind: number for number, kind in enumerate(self.kinds)}
         self._nodes: list[NodeFree] = []
+        self._totals: list[Totals] = []  # of each node
+        self._cards: list[int] = []  # of each node, the number of its set of cards
+        self._card_sets: list[Cards] = []
+        self._card_ids: dict[Cards, int] = {}
+        self._picked: dict[tuple[int, int, int], Picked | None] = {}
         self._node_ids: dict[NodeFree, int] = {}
         self._hosts: list[_Host] = []
         self._host_ids: dict[tuple[int, int, tuple[int, ...]], int] = {}
         self._wants: list[Want] = []
+        self._floors: list[_Floor] = []
+        self._gpus: list[int] = []  # of each want, the number of its request for cards
+        self._gpu_ids: dict[GpuRequest | None, int] = {}
+        self._possible: dict[tuple[int, int], bool] = {}
         self._want_ids: dict[Want, int] = {}
         self._sums_of: dict[tuple[int, int], tuple[int, int]] = {}
         self.cap = 0
@@ -85,6 +106,8 @@ class States:
         number = self._want_ids.setdefault(want, len(self._wants))
         if number == len(self._wants):
             self._wants.append(want)
+            self._floors.append(_floor(want))
+            self._gpus.append(self._gpu_ids.setdefault(want.gpus, len(self._gpu_ids)))
         return number
 
     def kind(self, state: int) -> HostKind:
@@ -104,12 +127,17 @@ class States:
         number = self._node_ids.setdefault(node, len(self._nodes))
         if number == len(self._nodes):
             self._nodes.append(node)
+            self._totals.append(totals_of(node))
+            cards = self._card_ids.setdefault(node.cards, len(self._card_sets))
+            if cards == len(self._card_sets):
+                self._card_sets.append(node.cards)
+            self._cards.append(cards)
         return number
 
     def _intern(self, kind_id: int, memory: int, nodes: tuple[int, ...]) -> int:
         number = self._host_ids.setdefault((kind_id, memory, nodes), len(self._hosts))
         if number == len(self._hosts):
-            totals = totals_of([self._nodes[node] for node in nodes])
+            totals = self._totals[nodes[0]] if len(nodes) == 1 else sum_of([self._totals[node] for node in nodes])
             self._hosts.append(_Host(kind_id, memory, nodes, totals))
         return number
 
@@ -183,19 +211,32 @@ class States:
     # -- inside
 
     def _choose(self, host: _Host, want_id: int) -> _Choice | None:
-        want, kind = self._wants[want_id], self.kinds[host.kind_id]
-        if want.memory > host.memory or not admits(kind, want):
+        totals, floor = host.totals, self._floors[want_id]
+        if (
+            totals.millicpus < floor.millicpus
+            or host.memory < floor.memory
+            or totals.cards < floor.cards
+            or totals.milli < floor.milli
+            or not self._may(host.kind_id, want_id)
+        ):
             return None
+        want, kind = self._wants[want_id], self.kinds[host.kind_id]
         if want.numa is not Numa.NONE or len(host.nodes) == 1:
             best = self._best_local(host, want_id)
             if best is not None:
                 return best
-            if (want.numa is Numa.REQUIRE or len(host.nodes) == 1) and not kind.mixed:
+            if (want.numa is Numa.REQUIRE or len(host.nodes) == 1) and len(kind.kinds) < 2:
                 return None
-        if host.totals.millicpus < want.millicpus or (want.pieces and not host.totals.pieces):
-            return None
         made = split(kind, [self._nodes[node] for node in host.nodes], want)
         return _Choice(0, None, made) if made else None
+
+    def _may(self, kind_id: int, want_id: int) -> bool:
+        """Whether hosts of a kind could ever meet a want."""
+        known = self._possible.get((kind_id, want_id))
+        if known is None:
+            kind, want = self.kinds[kind_id], self._wants[want_id]
+            known = self._possible[kind_id, want_id] = admits(kind, want) and could(kind, want)
+        return known
 
     def _best_local(self, host: _Host, want_id: int) -> _Choice | None:
         want, kind = self._wants[want_id], self.kinds[host.kind_id]
@@ -215,14 +256,22 @@ class States:
         return _Choice(best[1], best[2], None) if best else None
 
     def _local(self, node: int, want: int, kind_id: int) -> tuple[Local, int] | None:
+        """What a node gives alone, and its number after; ``kind_id`` counts where links differ (else -1)."""
         key = (node, want, kind_id)
-        try:
+        if key in self._locals:
             return self._locals[key]
-        except KeyError:
-            found = local(self._nodes[node], self._wants[want], self.kinds[kind_id].links if kind_id >= 0 else None)
-            answer = (found, self._node(_own_memory(found.after, self._wants[want]))) if found else None
-            self._locals[key] = answer
-            return answer
+        picked = self._pick(self._cards[node], want, kind_id)
+        found = local(self._nodes[node], self._wants[want], picked) if picked else None
+        answer = (found, self._node(found.after)) if found else None
+        self._locals[key] = answer
+        return answer
+
+    def _pick(self, cards: int, want: int, kind_id: int) -> Picked | None:
+        key = (cards, self._gpus[want], kind_id)
+        if key not in self._picked:
+            links = self.kinds[kind_id].links if kind_id >= 0 else None
+            self._picked[key] = pick(self._card_sets[cards], self._wants[want], links)
+        return self._picked[key]
 
     def _after(self, host: _Host, want_id: int, choice: _Choice) -> int:
         want, kind = self._wants[want_id], self.kinds[host.kind_id]
@@ -236,7 +285,7 @@ class States:
                 nodes = (*host.nodes[:place], found[1], *host.nodes[place + 1 :])
                 return self._intern(host.kind_id, memory, nodes)
             after = [self._nodes[node] for node in host.nodes]
-            after[place] = choice.local.after
+            after[place] = choice.local.after._replace(memory=after[place].memory)
             for home in homes:
                 after[home] = _own_memory(after[home], want)
             return self._intern(host.kind_id, memory, tuple(map(self._node, after)))
@@ -246,22 +295,29 @@ class States:
 
     def _score(self, host: _Host, want: Want, choice: _Choice, after: Totals) -> Score:
         if choice.local is not None:
-            takes, spread = choice.local.takes, 0
+            picked = choice.local.picked
+            taken = Taken(0, picked.scarce, picked.rank, picked.waste)
         else:
             assert choice.split is not None  # noqa: S101 -- one of the two is set
             takes, spread = choice.split.takes, len(choice.split.used) - 1
-        kind = self.kinds[host.kind_id]
-        taken = Taken(spread, scarcity_of(takes), rank_of(takes), waste_of(takes))
-        return score(kind, want, host.totals, after, host.memory, taken, self.cap)
+            taken = Taken(spread, scarcity_of(takes), rank_of(takes), waste_of(takes))
+        return score(self.kinds[host.kind_id], want, host.totals, after, host.memory, taken, self.cap)
 
     def _offer(self, host: _Host, want: Want, choice: _Choice, after: Totals) -> Offer:
         kind, value = self.kinds[host.kind_id], self._score(host, want, choice, after)
         if choice.local is not None:
             place = choice.place
-            takes = tuple(take._replace(place=place) for take in choice.local.takes)
+            takes = tuple(take._replace(place=place) for take in choice.local.picked.takes)
             return Offer(value, takes, ((place, want.units),), bind_of(kind, want, (place,)))
         assert choice.split is not None  # noqa: S101 -- one of the two is set
         return Offer(value, choice.split.takes, choice.split.cpus, bind_of(kind, want, choice.split.places))
+
+
+def _floor(want: Want) -> _Floor:
+    gpus = want.gpus
+    whole = gpus.count if isinstance(gpus, WholeGpus) else 0
+    part = max(1, gpus.milli) if isinstance(gpus, GpuShare) else whole * WHOLE
+    return _Floor(want.millicpus, want.memory, whole, part)
 
 
 def _own_memory(node: NodeFree, want: Want) -> NodeFree:

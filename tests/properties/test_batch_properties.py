@@ -83,8 +83,7 @@ def test_a_batch_gives_nothing_twice_and_exceeds_nothing(views: tuple[HostView, 
 @given(fleets, batches())
 def test_conditions_hold_in_the_end(views: tuple[HostView, ...], asks: list[Ask]) -> None:
     """At most so many on a host, apart where that is asked in either direction, beside the other where that is asked."""
-    homes = {ask.instance: one.host for ask in asks for one in [fleet_of(views).place_all(asks)[ask.instance]]
-             if isinstance(one, Placement)}  # fmt: skip
+    homes = {instance: one.host for instance, one in placed(fleet_of(views).place_all(asks)).items()}
     rack = {view.spec.name: dict(view.spec.labels)["rack"] for view in views}
     by_name: dict[str, list[str]] = {}
     for instance, there in homes.items():

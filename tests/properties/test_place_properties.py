@@ -133,7 +133,9 @@ class Ledger:
         foreign = [uuid for box in view.containers for uuid in box.holding.gpus]
         self._once([*foreign, *(uuid for one in mine for uuid in one.gpus)])
         self._once([piece.uuid for one in mine for piece in one.mig if piece.uuid])
-        wholes = {*foreign, *(uuid for one in mine for uuid in one.gpus)}
+        wholes = {uuid for one in mine for uuid in one.gpus}
+        for uuid in foreign:
+            assert not any(piece.gpu == uuid for one in mine for piece in one.mig)
         for gpu in view.facts.gpus:
             shares = [one.share for one in mine if one.share and one.share.gpu == gpu.uuid]
             assert sum(share.milli for share in shares) <= 1000
@@ -142,7 +144,8 @@ class Ledger:
             cut = [(one.profile, one.start) for box in mine for one in box.mig if one.gpu == gpu.uuid and not one.uuid]
             self._once([at for profile, start in there + cut for at in range(start, start + WIDTHS[profile])])
             assert not cut or (gpu.mig_enabled and view.spec.mig_create)
-            assert bool(shares) + (gpu.uuid in wholes) + gpu.mig_enabled <= 1
+            assert not shares or not ({gpu.uuid} & {*wholes, *foreign} or gpu.mig_enabled)
+            assert gpu.uuid not in wholes or not gpu.mig_enabled
 
     def _rest(self, view: HostView, mine: list[tuple[Workload, Allocation]], pool: set[int]) -> None:
         """CPUs, memory and ports."""
