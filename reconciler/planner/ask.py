@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from reconciler.model.workload import Allocation, InstanceId, Workload
 from reconciler.planner.free import Want
+from reconciler.planner.memo import Memo
 from reconciler.planner.policies import named_tags
 
 
@@ -39,10 +40,13 @@ class Placement:
     why: str
 
 
-def want_of(workload: Workload) -> Want:
-    """The part of a workload that a fit depends on."""
+def _want(workload: Workload) -> Want:
     request = workload.request
     units = request.cores if request.exclusive else request.millicpus
     tags = named_tags(workload.policy)
     rdma = workload.container.rdma
     return Want(request.exclusive, units, request.memory, workload.numa, request.gpus, tags, rdma)
+
+
+want_of = Memo(_want)
+"""The part of a workload that a fit depends on."""

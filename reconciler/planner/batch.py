@@ -158,7 +158,9 @@ class _Batch:
 
     def _put_unit(self, unit: Sequence[int]) -> bool:
         """Place a bundle on one host where one takes it, else each item where it fits best."""
-        if len(unit) > 1 and all(self.items[at].room is None for at in unit):
+        if len(unit) == 1:
+            return self._put(unit[0])
+        if all(self.items[at].room is None for at in unit):
             lead = self.items[unit[0]]
             host = self.pack.together([self.items[at].want for at in unit], lead.levels, LOOK)
             if host is not None:

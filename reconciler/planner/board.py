@@ -34,6 +34,7 @@ class Board:
         self._noted: list[dict[str, Noted]] = [{} for _ in self.views]
         self._machines: list[Machine | None] = [None for _ in self.views]
         self._conditions: Conditions | None = None
+        self._all: list[Machine] | None = None
         self._having: dict[WholeGpus, int] = {}
         self.turn = 0
         """Counts the changes: what was found lacking before one says nothing after it."""
@@ -119,7 +120,9 @@ class Board:
     @property
     def machines(self) -> list[Machine]:
         """The ledgers of all hosts."""
-        return [self.machine(place) for place in range(len(self.views))]
+        if self._all is None:
+            self._all = [self.machine(place) for place in range(len(self.views))]
+        return self._all
 
     @property
     def states(self) -> States:

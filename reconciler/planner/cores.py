@@ -1,24 +1,50 @@
 """Which logical CPUs: whole cores first, broken ones for an odd rest, one last-level cache where it fits."""
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import or_
 
-from reconciler.model.host import HostFacts
 from reconciler.planner.topology import bits, mask_of
 
+KEPT = 4096  # answers of one domain; then all are forgotten
 
-def core_masks(facts: HostFacts, domain: int) -> tuple[int, ...]:
+
+class Cores:
+    """The cores and last-level caches of one domain, as masks; equal machines share one, and what it was asked."""
+
+    __slots__ = ("_picked", "caches", "cores")
+
+    def __init__(self, cores: tuple[int, ...], caches: tuple[int, ...]) -> None:
+        self.cores, self.caches = cores, caches
+        self._picked: dict[tuple[int, int, int], int] = {}
+
+    def pick(self, idle: int, count: int, near: int = 0) -> int:
+        """See ``pick``."""
+        key = (idle, count, near)
+        if key not in self._picked:
+            if len(self._picked) >= KEPT:
+                self._picked.clear()
+            self._picked[key] = pick(self.cores, self.caches, idle, count, near)
+        return self._picked[key]
+
+
+@lru_cache(maxsize=1024)
+def cores_of(smt: tuple[tuple[int, ...], ...], caches: tuple[tuple[int, ...], ...], domain: int) -> Cores:
+    """The cores of a domain (a mask) of a machine with those siblings and caches."""
+    return Cores(core_masks(smt, domain), cache_masks(caches, domain))
+
+
+def core_masks(smt: Sequence[Sequence[int]], domain: int) -> tuple[int, ...]:
     """The cores of a domain (a mask), each a mask of its online siblings, by lowest CPU."""
-    grouped = [mask_of(group) & domain for group in facts.smt]
+    grouped = [mask_of(group) & domain for group in smt]
     lone = domain & ~_union(grouped)
     masks = [mask for mask in grouped if mask] + [1 << cpu for cpu in bits(lone)]
     return tuple(sorted(masks, key=lambda mask: mask & -mask))
 
 
-def cache_masks(facts: HostFacts, domain: int) -> tuple[int, ...]:
+def cache_masks(caches: Sequence[Sequence[int]], domain: int) -> tuple[int, ...]:
     """The last-level caches of a domain; what lies under no known cache counts as one group."""
-    groups = [mask_of(group) & domain for group in facts.caches]
+    groups = [mask_of(group) & domain for group in caches]
     rest = domain & ~_union(groups)
     return tuple(mask for mask in (*groups, rest) if mask)
 

@@ -76,7 +76,7 @@ def local(node: NodeFree, want: Want, picked: Picked) -> Local | None:
     memory = max(0, node.memory - want.memory)
     if want.exclusive:
         return Local(picked, NodeFree(node.idle - want.units, node.quota, node.sharers, memory, picked.after))
-    return Local(picked, NodeFree(node.idle, node.quota + want.units, True, memory, picked.after))
+    return Local(picked, NodeFree(node.idle, node.quota + want.units, sharers=True, memory=memory, cards=picked.after))
 
 
 def spend(node: NodeFree, want: Want, units: int) -> NodeFree:
@@ -121,13 +121,8 @@ def prefer_local(kind: HostKind, want: Want, nodes: Sequence[NodeFree], place: i
     if not want.pieces:
         return (far, int(home < want.memory), nodes[place].milli, want.capacity(nodes[place]), place)
     linked = isinstance(want.gpus, WholeGpus) and bool(want.gpus.link)
-    return (
-        far,
-        int(home < want.memory),
-        found.picked.rank,
-        found.picked.stock if linked else -found.picked.stock,
-        place,
-    )
+    left = found.picked.stock if linked else -found.picked.stock
+    return (far, int(home < want.memory), found.picked.rank, left, place)
 
 
 def split(kind: HostKind, nodes: Sequence[NodeFree], want: Want) -> Split | None:

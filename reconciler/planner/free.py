@@ -35,8 +35,8 @@ class CardFree(NamedTuple):
 
     ``milli`` are free thousandths (1000: it can be given whole; 0: a card with MIG enabled). ``busy`` masks the memory
     slices of a MIG card that exist or are promised, ``idle`` lists those that exist and nobody holds, as (profile,
-    start); where ``cut`` is set, more may be created in the rest. ``island`` is 0 where NVLinks join all cards of the host
-    alike, -1 where there are none, else the card's position in ``HostKind.links``.
+    start); where ``cut`` is set, more may be created in the rest. ``island`` is 0 where NVLinks join all cards of the
+    host alike, -1 where there are none, else the card's position in ``HostKind.links``.
     """
 
     kind: CardKind
@@ -51,8 +51,8 @@ class CardFree(NamedTuple):
 class HostKind:
     """What never changes while planning. ``tags`` carry their scarcity; ``cpus`` counts those to give, by domain.
 
-    ``kinds`` are those of its cards, free or not. ``links`` are the pair scores of its cards by position where NVLinks do not join all alike (then ``island`` is a
-    card's position); ``nics`` counts the RDMA network cards of each domain.
+    ``kinds`` are those of its cards, free or not. ``links`` are the pair scores of its cards by position where NVLinks
+    do not join all alike (then ``island`` is a card's position); ``nics`` counts the RDMA network cards of each domain.
     """
 
     domains: tuple[Domain, ...]

@@ -8,7 +8,7 @@ from reconciler.model.host import HostFacts
 from reconciler.model.snapshot import HostView
 from reconciler.model.workload import Allocation, InstanceId, Share, Slice
 from reconciler.planner.cards import kept
-from reconciler.planner.cores import cache_masks, core_masks
+from reconciler.planner.cores import Cores, cores_of
 from reconciler.planner.falls import memory_falls, quota_falls
 from reconciler.planner.free import WHOLE, CardFree, CardKind, NodeFree
 from reconciler.planner.holdings import base_of
@@ -49,7 +49,6 @@ class Machine:
         self._kinds: Mapping[str, CardKind] = {}
         self._offered: dict[str, CardFree] = {}
         self.links: Rows | None = None
-        self._cores: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._ports_ours = {
             (port, protocol): ip
             for container in view.containers
@@ -150,12 +149,9 @@ class Machine:
         """Model and memory of a card, with its rank in the fleet."""
         return self._kinds[card.gpu.uuid]
 
-    def cores_of(self, domain: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Core masks and cache masks of a domain, made when first needed."""
-        if domain not in self._cores:
-            cpus = self.topology.domains[domain].cpus
-            self._cores[domain] = (core_masks(self.facts, cpus), cache_masks(self.facts, cpus))
-        return self._cores[domain]
+    def cores_of(self, domain: int) -> Cores:
+        """The cores and caches of a domain."""
+        return cores_of(self.facts.smt, self.facts.caches, self.topology.domains[domain].cpus)
 
     def places_of(self, nodes: tuple[int, ...]) -> tuple[int, ...]:
         """Positions of the domains of some NUMA node ids; ids that are no longer there are left out."""

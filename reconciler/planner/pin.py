@@ -2,20 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
 
 from reconciler.model.placement import Numa
 from reconciler.model.resources import GpuShare, MigSlices, Request, WholeGpus
 from reconciler.model.workload import Allocation, Share, Slice
 from reconciler.planner.cards import Take, kept
-from reconciler.planner.cores import pick
 from reconciler.planner.falls import proportional
 from reconciler.planner.fit import Split
 from reconciler.planner.free import WHOLE, CardFree, Want, matches, share_milli
 from reconciler.planner.links import best_of, best_set
 from reconciler.planner.machine import Machine
 from reconciler.planner.states import Offer
-from reconciler.planner.topology import Card, Topology, bits, mask_of
+from reconciler.planner.topology import Card, Topology, bits, cpu_numbers, mask_of
 
 NOTHING = Allocation()
 
@@ -33,18 +31,12 @@ def pin(machine: Machine, offer: Offer, want: Want, near: Allocation | None) -> 
         gpu_nodes=gpu_nodes(machine.topology, given),
         cpu_nodes=nodes_of(machine, cpus),
         memory_nodes=offer.bind,
-        cpus=_listed(cpus),
+        cpus=cpu_numbers(cpus),
         exclusive=want.exclusive,
         memory=want.memory,
         millicpus=0 if want.exclusive else want.units,
     )
     return allocation, warnings_of(machine, allocation, want, given)
-
-
-@lru_cache(maxsize=4096)
-def _listed(cpus: int) -> tuple[int, ...]:
-    """The same cores are shared by many."""
-    return bits(cpus)
 
 
 def split_of(machine: Machine, near: Allocation, want: Want) -> Split | None:
@@ -250,7 +242,7 @@ def _cpus(machine: Machine, offer: Offer, want: Want, near: Allocation) -> int:
 def _picked(machine: Machine, counts: dict[int, int], near: int) -> int:
     chosen = 0
     for place, count in sorted(counts.items()):
-        chosen |= pick(*machine.cores_of(place), machine.idle[place], count, near)
+        chosen |= machine.cores_of(place).pick(machine.idle[place], count, near)
     return chosen
 
 
@@ -290,5 +282,5 @@ def _shrunk(machine: Machine, held: int, count: int) -> int:
     chosen = 0
     for place, (part, keep) in enumerate(zip(parts, counts, strict=True)):
         if keep:
-            chosen |= pick(*machine.cores_of(place), part, keep)
+            chosen |= machine.cores_of(place).pick(part, keep)
     return chosen

@@ -6,6 +6,8 @@ a count of bits; what depends on free resources is asked of the packing engine.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 from reconciler.model.plan import Pending
 from reconciler.model.snapshot import HostView
@@ -26,7 +28,7 @@ from reconciler.planner.ports import assign, clashes
 from reconciler.planner.reasons import Reasons
 from reconciler.planner.states import Offer
 from reconciler.planner.together import Together, by_depth
-from reconciler.planner.topology import bits
+from reconciler.planner.topology import bits, cpu_numbers
 
 NOBODY = InstanceId(Kind.APP, "", "")
 
@@ -68,7 +70,7 @@ class Fleet:
 
     def shared_pool(self, host: str, nodes: tuple[int, ...] = ()) -> tuple[int, ...]:
         """CPUs that nobody owns and that are not reserved, of the given NUMA nodes or of the whole host, sorted."""
-        return bits(self._board.machine(self._board.places[host]).shared_pool(nodes))
+        return cpu_numbers(self._board.machine(self._board.places[host]).shared_pool(nodes))
 
     def resize(self, key: str, workload: Workload, current: Allocation) -> Allocation | None:
         """Change cores and memory in place: same host, nodes and cards. Commits; None (and no change) if it cannot.
@@ -118,15 +120,15 @@ class Fleet:
             out[ask.instance] = self.place(ask, str(ask.instance))
         rest = [ask for ask in every if not ask.home]
         for batch in by_depth(rest):
-            for ask, place in self._admitted(batch):
-                out[ask.instance] = self._carry_out(ask, place)
+            for ask, place, hosts in self._admitted(batch):
+                out[ask.instance] = self._carry_out(ask, place, hosts)
         for ask in rest:
             if ask.instance not in out:
                 out[ask.instance] = self._reasons.pending(ask, want_of(ask.workload))
         return out
 
-    def _admitted(self, asks: Sequence[Ask]) -> list[tuple[Ask, int]]:
-        """Which of a batch are placed, in which order, on which hosts; in counts, and nothing is kept of it."""
+    def _admitted(self, asks: Sequence[Ask]) -> list[tuple[Ask, int, int]]:
+        """Which of a batch are placed, in which order, on which of which hosts; in counts, and undone."""
         items, shapes = Together(
             self._gates, self._known, self._board.states, self._clashing, self._board.having
         ).items(asks)
@@ -137,18 +139,16 @@ class Fleet:
             room = items[item].room
             if room is not None:
                 room.give(host, items[item])
-        return [(asks[item], host) for item, host in chosen]
+        return [(asks[item], host, reduce(or_, items[item].levels, 0)) for item, host in chosen]
 
-    def _carry_out(self, ask: Ask, place: int) -> Placement | Pending:
+    def _carry_out(self, ask: Ask, place: int, hosts: int) -> Placement | Pending:
         """Give names to what was promised in counts; where that cannot be (ports), look for another place."""
         want = want_of(ask.workload)
         number = self._board.states.want_of(want)
-        offer, step = (
-            self._board.states.offer(self._board.pack.state(place), number),
-            self._board.pack.fit(self._board.pack.state(place), number),
-        )
+        states, pack = self._board.states, self._board.pack
+        offer, step = states.offer(pack.state(place), number), pack.fit(pack.state(place), number)
         if step is not None and not isinstance(offer, Lack):
-            count = self._board.pack.count(number, self._gates.steady(ask, want), COUNT_TO)
+            count = pack.count(number, hosts, COUNT_TO)
             placed = self._settle(ask, str(ask.instance), place, offer, why(offer, want, count, ""), step[1])
             if placed is not None:
                 return placed

@@ -92,6 +92,7 @@ class States:
         self._possible: dict[tuple[int, int], bool] = {}
         self._want_ids: dict[Want, int] = {}
         self._sums_of: dict[tuple[int, int], tuple[int, int]] = {}
+        self._offers: dict[tuple[int, int], Offer | Lack] = {}
         self.cap = 0
         self._locals: dict[tuple[int, int, int], tuple[Local, int] | None] = {}
 
@@ -154,6 +155,12 @@ class States:
 
     def offer(self, state: int, want: int) -> Offer | Lack:
         """The same decision in full: which domains give what, or what is lacking."""
+        known = self._offers.get((state, want))
+        if known is None:
+            known = self._offers[state, want] = self._worked_out(state, want)
+        return known
+
+    def _worked_out(self, state: int, want: int) -> Offer | Lack:
         host, asked = self._hosts[state], self._wants[want]
         choice = self._choose(host, want)
         if choice is None:

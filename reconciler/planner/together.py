@@ -34,20 +34,26 @@ class Together:
     def items(self, asks: Sequence[Ask]) -> tuple[list[Item], dict[int, Shape]]:
         """An item for every ask, in their order, and the shape of every want among them."""
         shapes: dict[int, Shape] = {}
-        steady: dict[str, int] = {}
+        alike: dict[int, tuple[int, tuple[int, ...], _Room | None]] = {}
         room = _Room(asks, self._conditions, self._clashing)
         out = []
         for key, ask in enumerate(asks):
-            want, workload = want_of(ask.workload), ask.workload
-            number = self._states.want_of(want)
-            shapes.setdefault(number, shape_of(want))
-            if workload.identity not in steady:
-                steady[workload.identity] = self._gates.steady(ask, want) & self._having(want)
-            hosts = steady[workload.identity]
-            dynamic = self._conditions.depends(workload) or bool(fixed_ports(workload.container))
-            levels = (hosts,) if dynamic else self._conditions.levels(ask.instance, workload, hosts)
-            out.append(Item(key, number, levels, workload.priority, room if dynamic else None))
+            workload = ask.workload
+            known = alike.get(id(workload))
+            if known is None:
+                known = alike[id(workload)] = self._terms(ask, room, shapes)
+            out.append(Item(key, known[0], known[1], workload.priority, known[2]))
         return out, shapes
+
+    def _terms(self, ask: Ask, room: "_Room", shapes: dict[int, Shape]) -> tuple[int, tuple[int, ...], "_Room | None"]:
+        """What all instances of a workload have in common: want, levels, and what their places depend on."""
+        want, workload = want_of(ask.workload), ask.workload
+        number = self._states.want_of(want)
+        shapes.setdefault(number, shape_of(want))
+        hosts = self._gates.steady(ask, want) & self._having(want)
+        if self._conditions.depends(workload) or fixed_ports(workload.container):
+            return number, (hosts,), room
+        return number, self._conditions.levels(ask.instance, workload, hosts), None
 
 
 class _Room:

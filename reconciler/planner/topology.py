@@ -5,6 +5,7 @@ Sets of CPUs are bit masks in Python integers: bit N is logical CPU N.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from reconciler.model.host import Gpu, HostFacts, NumaNode
 from reconciler.planner.memo import Memo
@@ -69,6 +70,12 @@ def bits(mask: int) -> tuple[int, ...]:
         out.append(low.bit_length() - 1)
         mask ^= low
     return tuple(out)
+
+
+@lru_cache(maxsize=4096)
+def cpu_numbers(mask: int) -> tuple[int, ...]:
+    """The CPUs of a mask, rising; the same pool is shared by many."""
+    return bits(mask)
 
 
 def pci_key(address: str) -> str:

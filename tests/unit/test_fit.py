@@ -424,8 +424,8 @@ def test_cores(facts: HostFacts, idle: str, count: int, near: str, expect: str) 
     """Whole cores first, broken ones for the rest, one cache where it fits, and what was held before all that."""
     domain = mask_of(facts.cpus)
     chosen = pick(
-        core_masks(facts, domain),
-        cache_masks(facts, domain),
+        core_masks(facts.smt, domain),
+        cache_masks(facts.caches, domain),
         mask_of(parse_cpus(idle)),
         count,
         mask_of(parse_cpus(near)),
