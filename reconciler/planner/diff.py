@@ -244,7 +244,7 @@ class Differ:
 
     def _running(self, instance: InstanceId, workload: Workload, one: Found) -> Case:
         if one.view.spec.state is HostState.DRAINED and instance.kind is not Kind.LOCAL_SERVICE:
-            return Case(instance, Verdict.REPLACE, f"{one.host} is drained", workload, one)
+            return self._drained(instance, workload, one)
         watch = self.memory.watches.get(one.container.id)
         wrong = broken(one.container)
         if watch is not None:
@@ -254,6 +254,14 @@ class Differ:
         if wrong:
             return Case(instance, Verdict.KEEP, wrong, workload, one, failed=True)
         return Case(instance, Verdict.KEEP, "", workload, one)
+
+    def _drained(self, instance: InstanceId, workload: Workload, one: Found, rest: tuple[Found, ...] = ()) -> Case:
+        """It moves away; where that failed, it goes on here until the next try."""
+        failure = self.failure(instance, workload)
+        if failure and failure.retry_at > self.now:
+            why = f"{one.host} is drained; its replacement failed ({failure.message}); the old one goes on"
+            return self._wait(instance, workload, why, one, until=failure.retry_at, failed=True)
+        return Case(instance, Verdict.REPLACE, f"{one.host} is drained", workload, one, rest)
 
     # -- several containers: a replacement is under way
 
@@ -314,7 +322,7 @@ class Differ:
         if not one.up:
             return Case(instance, Verdict.DONE, "", workload, one, rest, failed=one.container.exit_code != 0)
         if one.view.spec.state is HostState.DRAINED:
-            return Case(instance, Verdict.REPLACE, f"{one.host} is drained", workload, one, rest)
+            return self._drained(instance, workload, one, rest)
         if not equal and workload.on_change == "restart":
             return Case(instance, Verdict.REPLACE, "", workload, one, rest)
         return Case(instance, Verdict.KEEP, "", workload, one, rest)

@@ -30,50 +30,6 @@ def best_set(cards: Sequence[Gpu], size: int) -> tuple[Gpu, ...]:
     return tuple(cards[:size]) if chosen is None else tuple(cards[place] for place in chosen)
 
 
-def linked_set(cards: Sequence[Gpu], size: int) -> tuple[Gpu, ...] | None:
-    """As ``best_set``, of the sets that their own NVLinks join (two cards: directly); None when there is none.
-
-    Only such sets count as left behind. A single card needs no link.
-    """
-    if size == 0:
-        return ()
-    chosen = _choice(_scores(cards), size, linked=True) if size <= len(cards) else None
-    return None if chosen is None else tuple(cards[place] for place in chosen)
-
-
-def islands(cards: Sequence[Gpu]) -> tuple[int, ...]:
-    """A label for each card: whether a linked set exists depends only on how many cards of each label are free.
-
-    -1: no NVLink. Else the number of its NVLink clique, or, on a mesh, its own position (of every card, for ``mesh``).
-    """
-    near = _near(_scores(cards))
-    parts = [part for part in _components(near) if part.bit_count() > 1]
-    if not _cliques(near, parts):
-        return tuple(range(len(cards)))
-    return tuple(
-        next((label for label, part in enumerate(parts) if part >> place & 1), -1) for place in range(len(cards))
-    )
-
-
-def mesh(cards: Sequence[Gpu]) -> tuple[int, ...] | None:
-    """Masks of the NVLink neighbours of each position where some linked cards have no direct link; None elsewhere."""
-    near = _near(_scores(cards))
-    return None if _cliques(near, _components(near)) else near
-
-
-def connected(mesh: Sequence[int], free: int, size: int) -> int | None:
-    """Mask of ``size`` positions of ``free`` that links among themselves join; None when there are none.
-
-    ``mesh`` holds the mask of neighbours of each position. Of the part with the lowest position that is large enough.
-    """
-    while free:
-        found = _spread(mesh, free, size)
-        if found.bit_count() == size:
-            return found
-        free &= ~found
-    return 0 if size == 0 else None
-
-
 def _scores(cards: Sequence[Gpu]) -> Rows:
     """Pairs may be listed by either card, or by both; a card cut by MIG has no use of its NVLinks."""
     places = {card.uuid: place for place, card in enumerate(cards)}
@@ -106,17 +62,17 @@ def _spread(near: Sequence[int], free: int, size: int) -> int:
     return found
 
 
-def _components(near: Sequence[int]) -> list[int]:
-    """The parts that links join, by their lowest position."""
-    out, free = [], (1 << len(near)) - 1
+def _connected(near: Sequence[int], free: int, size: int) -> int | None:
+    """Mask of ``size`` positions of ``free`` that links among themselves join; None when there are none.
+
+    ``near`` holds the mask of neighbours of each position. Of the part with the lowest position that is large enough.
+    """
     while free:
-        out.append(_spread(near, free, len(near)))
-        free &= ~out[-1]
-    return out
-
-
-def _cliques(near: Sequence[int], parts: Sequence[int]) -> bool:
-    return all(near[place] | 1 << place == part for part in parts for place in bits(part))
+        found = _spread(near, free, size)
+        if found.bit_count() == size:
+            return found
+        free &= ~found
+    return 0 if size == 0 else None
 
 
 @lru_cache(maxsize=2048)  # the same few kinds of machine, with the same cards free, come again and again
@@ -128,7 +84,7 @@ def _choice(scores: Rows, size: int, *, linked: bool) -> tuple[int, ...] | None:
     every = (1 << len(scores)) - 1
     near = _near(scores) if linked else tuple(every ^ 1 << place for place in range(len(scores)))
     if len({score for one, row in enumerate(scores) for score in row[:one]}) == 1:
-        first = connected(near, every, size)
+        first = _connected(near, every, size)
     elif len(scores) <= EXACT_UP_TO:
         first = _exact(scores, near, size)
     else:

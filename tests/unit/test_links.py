@@ -12,8 +12,7 @@ import yaml
 
 from reconciler.actual.facts import facts_from_json
 from reconciler.model.host import Gpu, Link
-from reconciler.planner.links import PCIE_SCORE, best_set, connected, islands, linked_set, mesh
-from reconciler.planner.topology import bits, mask_of
+from reconciler.planner.links import PCIE_SCORE, _scores, best_of, best_set, nvlinked, uneven
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 P100 = [f"{one}-{other}" for quad in ("0123", "4567") for one, other in combinations(quad, 2)]
@@ -66,6 +65,12 @@ def sixteen(nvlinks: int, order: Sequence[int] = range(16)) -> list[Gpu]:
 def places(cards: Sequence[Gpu] | None) -> list[int] | None:
     """Their indexes."""
     return None if cards is None else [card.index for card in cards if card.index is not None]
+
+
+def linked_set(cards: Sequence[Gpu], size: int) -> tuple[Gpu, ...] | None:
+    """The best cards that NVLinks join, as a host whose cards are not all alike chooses them."""
+    chosen = best_of(_scores(cards), tuple(range(len(cards))), size, linked=True) if size else ()
+    return None if chosen is None else tuple(cards[place] for place in chosen)
 
 
 def in_turn(cards: Sequence[Gpu], size: int, *, linked: bool = False) -> list[list[int] | None]:
@@ -174,7 +179,7 @@ def test_either_side_may_list_a_link() -> None:
     high = [replace(card, links=tuple(links)) for card, links in zip(low, upper, strict=True)]
     both = [replace(card, links=(*card.links, *links)) for card, links in zip(low, upper, strict=True)]
     assert in_turn(low, 2) == in_turn(high, 2) == in_turn(both, 2)
-    assert mesh(low) == mesh(high) == mesh(both)
+    assert uneven(low) == uneven(high) == uneven(both) is not None
 
 
 def test_cards_cut_by_mig_are_not_linked() -> None:
@@ -182,7 +187,6 @@ def test_cards_cut_by_mig_are_not_linked() -> None:
     cards = machine("h100-nvl-8")
     cards[0] = replace(cards[0], mig_enabled=True)
     assert in_turn(cards, 2, linked=True) == [[2, 3], [4, 5], [6, 7]]
-    assert islands(cards) == (-1, -1, 0, 0, 1, 1, 2, 2)
 
 
 def test_unknown_peers_are_left_alone() -> None:
@@ -190,64 +194,50 @@ def test_unknown_peers_are_left_alone() -> None:
     card = Gpu("GPU-0", "X", 1, index=0, links=(Link("GPU-9", 4, "node"), Link("GPU-0", 4, "node")))
     other = Gpu("GPU-1", "X", 1, index=1)
     assert linked_set([card, other], 2) is None
-    assert islands([card, other]) == (-1, -1)
+    assert not nvlinked([card, other])
 
 
-# -- islands and meshes
+# -- hosts whose cards are not all alike
 
 
 @pytest.mark.parametrize(
-    ("name", "labels"),
+    ("name", "links", "alike"),
     [
-        ("hgx-h100", (0,) * 8),
-        ("dgx-a100-nps4", (0,) * 8),
-        ("h100-nvl-8", (0, 0, 1, 1, 2, 2, 3, 3)),
-        ("h100-nvl-2", (0, 0)),
-        ("a100-pcie-4", (0, 0, 1, 1)),
-        ("l40s-8", (-1,) * 8),
-        ("gh200", (-1,)),
-        ("a100-mig-mixed", (-1, -1)),
-        ("cpu-only", ()),
-        ("dgx1-v100", tuple(range(8))),
+        ("hgx-h100", True, True),
+        ("dgx-a100-nps4", True, True),
+        ("h100-nvl-8", True, False),
+        ("h100-nvl-2", True, True),
+        ("a100-pcie-4", True, False),
+        ("l40s-8", False, True),
+        ("gh200", False, True),
+        ("a100-mig-mixed", False, True),
+        ("cpu-only", False, True),
+        ("dgx1-v100", True, False),
     ],
 )
-def test_islands(name: str, labels: tuple[int, ...]) -> None:
-    """A number for each NVLink clique, -1 without NVLink, the own position on a mesh."""
-    assert islands(machine(name)) == labels
-    assert (mesh(machine(name)) is not None) is (name == "dgx1-v100")
-
-
-def test_islands_are_numbered_by_their_first_card() -> None:
-    """The partner need not be the next card, and a card without a link has no island."""
-    cards = cards_of(5, {(0, 3): (4, "node"), (1, 4): (4, "node"), (0, 1): (0, "switch")})
-    assert islands(cards) == (0, 1, -1, 0, 1)
-
-
-def test_mesh_of_a_dgx1() -> None:
-    """Each P100 is linked to its quad and to one card of the other."""
-    expect = tuple((0xF << base) - (1 << card) + (1 << (card + 4) % 8) for card in range(8) for base in [card & 4])
-    assert mesh(dgx1_p100()) == expect
+def test_which_hosts_are_even(name: str, links: bool, alike: bool) -> None:
+    """Behind NVSwitches, and without NVLinks, a count of free cards says it all; with bridges or a mesh it does not."""
+    assert nvlinked(machine(name)) is links
+    assert (uneven(machine(name)) is None) is alike
 
 
 @pytest.mark.parametrize(
     ("free", "size", "expect"),
     [
-        ({1, 2, 3}, 2, {1, 2}),
-        ({0, 5, 6}, 2, {5, 6}),
-        ({0, 5, 6}, 3, None),
-        ({0, 4, 5}, 3, {0, 4, 5}),
-        ({0, 5}, 1, {0}),
-        ({0, 5}, 0, set()),
-        (set(), 1, None),
-        (set(range(8)), 8, set(range(8))),
+        ((1, 2, 3), 2, (1, 3)),
+        ((0, 5, 6), 2, (5, 6)),
+        ((0, 5, 6), 3, None),
+        ((0, 4, 5), 3, (0, 4, 5)),
+        ((0, 5), 1, (0,)),
+        ((), 1, None),
+        (tuple(range(8)), 8, tuple(range(8))),
     ],
 )
-def test_connected_positions(free: set[int], size: int, expect: set[int] | None) -> None:
+def test_linked_positions(free: tuple[int, ...], size: int, expect: tuple[int, ...] | None) -> None:
     """On the P100 mesh: the quad of 0 and that of 5 meet only card by card."""
-    neighbours = mesh(dgx1_p100())
-    assert neighbours is not None
-    found = connected(neighbours, mask_of(free), size)
-    assert found == (None if expect is None else mask_of(expect))
+    scores = uneven(dgx1_p100())
+    assert scores is not None
+    assert best_of(scores, free, size, linked=True) == expect
 
 
 # -- against brute force
@@ -303,27 +293,6 @@ def test_random_graphs_against_all_divisions(seed: int, *, linked: bool) -> None
     for size in range(2, count + 1):
         chosen = linked_set(cards, size) if linked else best_set(cards, size)
         assert places(chosen) == brute(count, pairs, size, linked=linked), size
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_existence_in_random_graphs(seed: int) -> None:
-    """Islands and mesh tell of any free cards whether a linked set exists, as ``linked_set`` does."""
-    count, pairs = graph(seed)
-    cards = cards_of(count, pairs)
-    labels, neighbours = islands(cards), mesh(cards)
-    for free in range(1 << count):
-        for size in (2, 3, 4):
-            some = bool(linked_set([cards[place] for place in bits(free)], size))
-            counts = [labels[place] for place in bits(free) if labels[place] >= 0]
-            if neighbours is None:
-                assert some is any(counts.count(label) >= size for label in counts)
-                continue
-            found = connected(neighbours, free, size)
-            assert some is (found is not None)
-            if found is not None:
-                assert found & free == found
-                assert found.bit_count() == size
-                assert joined(bits(found), pairs)
 
 
 # -- more cards than are searched exactly

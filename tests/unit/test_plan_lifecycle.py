@@ -229,6 +229,24 @@ def test_a_drained_host_is_left() -> None:
     assert not [box for name, box in world.containers() if name == drained and box.running]
 
 
+def test_a_move_that_fails_is_not_tried_at_once_again() -> None:
+    """Off a drained host, a replacement that never becomes healthy backs off; the old one goes on where it is."""
+    one, two = host("gpu-01"), host("gpu-02")
+    world = World.of(one, two)
+    want = desired([app("web", gpus=1)])
+    world.settle(want)
+    ((drained, _),) = world.containers()
+    spec = world.views[drained].spec
+    world.views[drained] = replace(world.views[drained], spec=replace(spec, state=HostState.DRAINED))
+    world.unhealthy.add("a:1")
+    world.settle(want)
+    waiting = world.plan(want).waiting
+    assert [(name, box.running) for name, box in world.containers()] == [(drained, True)]
+    assert [(one.failed, f"{drained} is drained; its replacement failed" in one.reason) for one in waiting] == [
+        (True, True)
+    ]
+
+
 def test_a_task_runs_once_and_its_container_is_its_receipt() -> None:
     """Finished is finished, with the receipt or with the memory alone."""
     world = World.of(host("gpu-01"))
