@@ -24,7 +24,7 @@ from tests.fakes.world import World, desired
 if TYPE_CHECKING:
     from reconciler.model.workload import Workload
 
-HOSTS, ROUNDS, LOAD = 200, 200, 0.95
+HOSTS, ROUNDS, LOAD = 1_000, 200, 0.95
 SIZES = (1, 2, 4, 8)
 STAYS = 20  # rounds, on average
 WARM = 40  # rounds that do not count

@@ -121,7 +121,7 @@ def gap(hosts: Sequence[Host], asks: Sequence[Size]) -> float:
 
 def allocated(hosts: Sequence[Host], asks: Sequence[Size]) -> int:
     """Thousandths of cards that the planner allocates in one batch."""
-    planned = Fleet.of([_view(f"h{at}", host) for at, host in enumerate(hosts)], _no_rules)
+    planned = Fleet([_view(f"h{at}", host) for at, host in enumerate(hosts)], _no_rules)
     found = planned.place_all(_ask(at, size) for at, size in enumerate(asks))
     return sum(asks[int(instance.index)].worth for instance, one in found.items() if isinstance(one, Placement))
 

@@ -1,10 +1,10 @@
 """Speed and quality of placing whole batches on large fleets: ``python -m bench.scale [CASE...] [--plot FILE.svg]``.
 
-Each case runs in a process of its own, so that its peak memory is its own. ``in counts`` is the planning core: which
-of the batch are placed on which hosts, once they have been read (best of three). ``with names`` is all of it: hosts read, and
-cards, CPUs, ports and reasons of every placement.
-Seconds are CPU seconds. ``local`` is the part of the work with cards that could be on one NUMA node and is; ``free
-hosts`` have all eight cards left. Beside it, on the same requests in random order: the rules of Drove and Kubernetes.
+Each case runs in a process of its own, so that its peak memory is its own. ``in counts`` is the planning core: which of
+the batch are placed on which hosts, once they have been read (best of three). ``with names`` is all of it: hosts read,
+and cards, CPUs, ports and reasons of every placement. Seconds are CPU seconds. ``local`` is the part of the work with
+cards that could be on one NUMA node and is; ``free hosts`` have all eight cards left. Beside it, on the same requests
+in random order: the rules of Drove and Kubernetes.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def in_counts(load: Load) -> tuple[float, Row]:
 
 def with_names(load: Load) -> Row:
     """All of placing."""
-    fleet, asks = Fleet.of(load.views, compile_rule, load.workloads), load.asks()
+    fleet, asks = Fleet(load.views, compile_rule, load.workloads), load.asks()
     seconds, answers = timed(lambda: fleet.place_all(asks))
     wanted = {ask.instance: ask.workload for ask in asks}
     placed = {one: answer for one, answer in answers.items() if isinstance(answer, Placement)}

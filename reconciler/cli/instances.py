@@ -131,7 +131,7 @@ def explanation(seen: Pass, instance: InstanceId) -> Explanation:
     note = _settled(seen, instance, workload)
     if note or workload is None:
         return Explanation(instance, 0, (), (), 0, note=note)
-    fleet = Fleet.of(seen.snapshot.hosts, compile_rule, seen.desired.workloads)
+    fleet = Fleet(seen.snapshot.hosts, compile_rule, seen.desired.workloads)
     found = found_by_instance(seen.snapshot)
     for other, group in found.items():
         for one in group:

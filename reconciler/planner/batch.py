@@ -63,15 +63,13 @@ class _Batch:
         self.homes: dict[int, int] = {}  # host of each placed item, in the order of placing
         self.work = 0  # items handed to complete packs
         self.hopeless: set[tuple[int, int]] = set()  # (want, place) that fit no more
-        self.nowhere: set[tuple[int, int]] = set()  # (want, place) that did not fit at the start: left out at once
         levels = sorted({item.levels for item in items})
         self.masks = [_union(masks) for masks in levels]
         place = {masks: at for at, masks in enumerate(levels)}
         self.places = [place[item.levels] for item in items]
         ranks = self._ranks(shapes)
         self.order = Order([shapes[item.want] for item in items], ranks, self.places, self.masks)
-        could = [at for at in range(len(items)) if (items[at].want, self.places[at]) not in self.nowhere]
-        self.ranked = sorted(could, key=lambda at: (ranks[at], items[at].key))
+        self.ranked = sorted(range(len(items)), key=lambda at: (ranks[at], items[at].key))
         self.turn = {at: turn for turn, at in enumerate(self.ranked)}
 
     def _ranks(self, shapes: Mapping[int, Shape]) -> list[Rank]:
@@ -79,10 +77,7 @@ class _Batch:
         kinds = [(item.want, place) for item, place in zip(self.items, self.places, strict=True)]
         for want, place in dict.fromkeys(kinds):
             mask = self.masks[place]
-            fitting = self.pack.fitting(want, mask).bit_count()
-            scarce = scarcity(fitting, self.pack.hosts)
-            if not fitting:
-                self.nowhere.add((want, place))
+            scarce = scarcity(self.pack.fitting(want, mask).bit_count(), self.pack.hosts)
             known[want, place] = rank(shapes[want], max(scarce, int(mask != self.pack.every)))
         return [known[kind] for kind in kinds]
 

@@ -55,7 +55,7 @@ class _Pass:
         self.desired = desired
         self.snapshot = snapshot
         self.options = options
-        self.fleet = Fleet.of(snapshot.hosts, compile_rule, desired.workloads)
+        self.fleet = Fleet(snapshot.hosts, compile_rule, desired.workloads)
         self.wanted: Wanted = expand(desired, snapshot, self._admits)
         self.differ = Differ(snapshot, memory, now, options.secrets, host_gone=options.allow_prune)
         self.cluster = desired.cluster.name if desired.cluster else "CLUSTER"

@@ -76,7 +76,7 @@ class _Defrag:
         self.workloads = {work.identity: work for work in desired.workloads}
         self.memory = memory
         self.plan = plan
-        self.fleet = Fleet.of(snapshot.hosts, compile_rule, desired.workloads)
+        self.fleet = Fleet(snapshot.hosts, compile_rule, desired.workloads)
         self.views = {view.spec.name: view for view in snapshot.hosts}
         self.cards = {view.spec.name: _offered(view) for view in snapshot.hosts}
         self.residents: dict[str, dict[str, Resident]] = {name: {} for name in self.views}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from reconciler.model.host import HostState
 from reconciler.model.resources import AllGpus
 from reconciler.model.snapshot import HostView, Reach
+from reconciler.model.workload import Workload
 from reconciler.planner.ask import Ask
 from reconciler.planner.conditions import Conditions
 from reconciler.planner.free import Want
@@ -27,6 +28,7 @@ class Gates:
         self._conditions = conditions
         self._places = {view.spec.name: place for place, view in enumerate(views)}
         self._every = (1 << len(views)) - 1
+        self._steady: dict[int, tuple[Workload, int]] = {}  # by identity of the workload, which is kept with it
         failing = dict.fromkeys(STATES, 0)
         for place, view in enumerate(views):
             failing["unreachable"] |= (view.reach is Reach.UNREACHABLE) << place
@@ -49,9 +51,14 @@ class Gates:
         return gates + self._conditions.required(ask.instance, ask.workload, hosts)
 
     def steady(self, ask: Ask, want: Want) -> int:
-        """The hosts that pass every condition that other work cannot change."""
+        """The hosts that pass every condition that other work cannot change: the same for all of a workload."""
+        if ask.home is None and id(ask.workload) in self._steady:
+            return self._steady[id(ask.workload)][1]
         gates = self.host_states(ask, want) + self._conditions.policy(ask.instance, ask.workload, counting=False)
-        return passing(self.scope(ask), gates)
+        hosts = passing(self.scope(ask), gates)
+        if ask.home is None:
+            self._steady[id(ask.workload)] = ask.workload, hosts
+        return hosts
 
     def host_states(self, ask: Ask, want: Want) -> list[Filter]:
         """Whether a host can take anything; a local service is for closed hosts too."""

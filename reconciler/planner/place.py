@@ -53,11 +53,6 @@ class Fleet:
         self._reasons = Reasons(self._board, self._gates, self._known, self._clashing)
         self._policies: dict[str, int] = {}
 
-    @classmethod
-    def of(cls, views: Sequence[HostView], rules: Callable[[str], Rule], workloads: Iterable[Workload] = ()) -> "Fleet":
-        """See the constructor."""
-        return cls(views, rules, workloads)
-
     # -- the ledger
 
     def occupy(self, host: str, key: str, instance: InstanceId, workload: str, allocation: Allocation) -> None:
@@ -120,12 +115,21 @@ class Fleet:
             out[ask.instance] = self.place(ask, str(ask.instance))
         rest = [ask for ask in every if not ask.home]
         for batch in by_depth(rest):
-            for ask, place, hosts in self._admitted(batch):
+            # What fits nowhere has its reason in what there was, and would only spoil the packing of the others.
+            lost = [ask for ask in batch if not self._could(ask)]
+            out |= {ask.instance: self._reasons.pending(ask, want_of(ask.workload)) for ask in lost}
+            for ask, place, hosts in self._admitted([ask for ask in batch if ask.instance not in out]):
                 out[ask.instance] = self._carry_out(ask, place, hosts)
         for ask in rest:
             if ask.instance not in out:
                 out[ask.instance] = self._reasons.pending(ask, want_of(ask.workload))
         return out
+
+    def _could(self, ask: Ask) -> bool:
+        """Whether some host could take it now, other members of its batch apart."""
+        want = want_of(ask.workload)
+        hosts = self._gates.steady(ask, want)
+        return bool(hosts and self._board.pack.count(self._board.states.want_of(want), hosts, 1))
 
     def _admitted(self, asks: Sequence[Ask]) -> list[tuple[Ask, int, int]]:
         """Which of a batch are placed, in which order, on which of which hosts; in counts, and undone."""

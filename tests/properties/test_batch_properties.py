@@ -36,12 +36,14 @@ from tests.properties.test_place_properties import (
 )
 
 GIB = 1024**3
-BOUNDS = [(mix, 1.0, 1.0, 1.0) for mix in optimal.MIXES]
+WORST = (0.18, 0.04, 0.10, 0.18, 0.18)  # of the optimum, on any one fleet of each mix
+MEAN = (0.03, 0.01, 0.03, 0.05, 0.05)
+BOUNDS = [(mix, 1.0, *bounds) for mix, *bounds in zip(optimal.MIXES, WORST, MEAN, strict=True)]
 
 
 def fleet_of(views: Sequence[HostView]) -> Fleet:
     """A fleet whose work has no rules."""
-    return Fleet.of(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
+    return Fleet(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
 
 
 @st.composite
@@ -85,7 +87,7 @@ def test_a_batch_gives_nothing_twice_and_exceeds_nothing(views: tuple[HostView, 
 @QUICK
 @given(fleets, batches())
 def test_conditions_hold_in_the_end(views: tuple[HostView, ...], asks: list[Ask]) -> None:
-    """At most so many on a host, apart where that is asked in either direction, beside the other where that is asked."""
+    """At most so many on a host, apart from one another in both directions, near the other where that is asked."""
     homes = {instance: one.host for instance, one in placed(fleet_of(views).place_all(asks)).items()}
     rack = {view.spec.name: dict(view.spec.labels)["rack"] for view in views}
     by_name: dict[str, list[str]] = {}
@@ -214,7 +216,7 @@ def test_a_larger_host_makes_no_ask_pending(views: tuple[HostView, ...], asks: l
 @settings(QUICK, max_examples=25)
 @given(fleets, hosts("h3"), batches())
 def test_a_host_more_touches_nothing_that_runs(views: tuple[HostView, ...], more: HostView, asks: list[Ask]) -> None:
-    """Once the fleet has settled, a new host gets only what was pending, and nothing becomes pending that was placed."""
+    """A host added to a settled fleet gets only what was pending, and nothing becomes pending that was placed."""
     work = works_of(asks)
     world = World.of(*views)
     before = world.settle(desired(work, views))
@@ -238,14 +240,15 @@ def works_of(asks: Sequence[Ask]) -> list[Workload]:
 def test_neither_the_order_of_documents_nor_that_of_hosts_matters_to_a_plan(
     views: tuple[HostView, ...], asks: list[Ask], dice: random.Random
 ) -> None:
-    """The same documents and hosts, shuffled, make the same plan."""
+    """The same documents and hosts, shuffled, give the same work the same places."""
     work = works_of(asks)
     first = plan_of(work, views)
     turned, shuffled = list(views), list(work)
     dice.shuffle(turned)
     dice.shuffle(shuffled)
     second = plan_of(shuffled, turned)
-    assert (second.actions, second.pending) == (first.actions, first.pending)
+    assert second.actions == first.actions
+    assert [one.instance for one in second.pending] == [one.instance for one in first.pending]
 
 
 def plan_of(work: Sequence[Workload], views: Sequence[HostView]) -> Plan:
@@ -265,22 +268,24 @@ def fixed_plan() -> str:
     views = [
         host(f"h{number}", labels=(("rack", "ab"[number % 2]),), tags=("t", "u")[: number % 3]) for number in range(5)
     ]
+    asked = (None, WholeGpus(1), WholeGpus(3), GpuShare(300), GpuShare(650))
+    apart, near = Affinity("app/w1", apart=True), Affinity("app/w3", "rack", required=False)
     work = []
     for number in range(14):
-        gpus: GpuRequest | None = (None, WholeGpus(1), WholeGpus(3), GpuShare(300), GpuShare(650))[number % 5]
+        gpus: GpuRequest | None = asked[number % 5]
         work.append(
             app(
                 f"w{number}",
                 1 + number % 4,
-                request=Request(1000 * (1 + number % 7), exclusive=number % 2 == 0, memory=GIB * (1 + number), gpus=gpus),
+                request=Request(1000 * (1 + number % 7), number % 2 == 0, GIB * (1 + number), gpus),
                 container=ContainerSpec("a:1", gpus=gpus, ports=(Port(80),)),
                 policy=(AnyHost(), MaxPerHost(1), MatchTag("t"))[number % 3],
                 spread=((), (Spread("rack", required=True),), (Spread("host"),))[number % 3],
-                affinity=((), (), (Affinity("app/w1", apart=True),), (Affinity("app/w3", "rack", required=False),))[number % 4],
+                affinity=((), (), (apart,), (near,))[number % 4],
                 numa=list(Numa)[number % 4],
                 priority=number % 3,
             )
-        )  # fmt: skip
+        )
     return repr(plan_of(work, views))
 
 
@@ -310,6 +315,6 @@ def test_no_plan_depends_on_the_hash_seed() -> None:
 def test_small_batches_are_close_to_the_optimum(mix: optimal.Mix, load: float, worst: float, mean: float) -> None:
     """Against an integer program, no batch of ten allocates more than the optimum, or less than the measured bound."""
     gaps = [optimal.gap(*optimal.fleet(seed, mix, load)) for seed in range(10)]
-    assert 0 <= min(gaps)
+    assert min(gaps) >= 0
     assert max(gaps) <= worst
     assert sum(gaps) / len(gaps) <= mean

@@ -221,7 +221,7 @@ def test_nothing_is_given_twice_and_nothing_exceeded(
     views: tuple[HostView, ...], steps: list[tuple[str, Workload, int]]
 ) -> None:
     """Whatever is placed, vacated and resized in whatever order, an independent account of it adds up."""
-    fleet = Fleet.of(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
+    fleet = Fleet(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
     ledger = Ledger({view.spec.name: view for view in views})
     for what, work, number in steps:
         key = f"app/{work.name}/{number}"
@@ -262,13 +262,13 @@ def check_pending(found: Pending, hosts_: int) -> None:
 @given(fleets, st.lists(workloads(), max_size=8))
 def test_undoing_everything_gives_the_empty_fleet_back(views: tuple[HostView, ...], work: list[Workload]) -> None:
     """After all keys are vacated, the same asks get the same answers again, and a fresh fleet gives them too."""
-    fleet = Fleet.of(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
+    fleet = Fleet(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
     asks = [Ask(InstanceId.parse(f"app/{one.name}/{number}"), one) for number, one in enumerate(work)]
     first = [fleet.place(one, str(one.instance)) for one in asks]
     for one in asks:
         fleet.vacate(str(one.instance))
     assert [fleet.place(one, str(one.instance)) for one in asks] == first
-    again = Fleet.of(views[::-1], no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
+    again = Fleet(views[::-1], no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
     assert [again.place(one, str(one.instance)) for one in asks] == first
 
 
@@ -276,7 +276,7 @@ def test_undoing_everything_gives_the_empty_fleet_back(views: tuple[HostView, ..
 @given(fleets, st.lists(workloads(), max_size=6))
 def test_occupying_what_was_placed_is_the_same_as_placing_it(views: tuple[HostView, ...], work: list[Workload]) -> None:
     """The next pass, which is told of running containers, has the same room as the one that placed them."""
-    fleet, told = Fleet.of(views, no_rules), Fleet.of(views, no_rules)  # type: ignore[arg-type] # as above
+    fleet, told = Fleet(views, no_rules), Fleet(views, no_rules)  # type: ignore[arg-type] # as above
     for number, one in enumerate(work):
         ask = Ask(InstanceId.parse(f"app/{one.name}/{number}"), one)
         found = fleet.place(ask, str(number))
@@ -290,7 +290,7 @@ def test_occupying_what_was_placed_is_the_same_as_placing_it(views: tuple[HostVi
 @given(fleets, workloads())
 def test_explain_tells_what_place_does(views: tuple[HostView, ...], work: Workload) -> None:
     """The winner of the explanation is where it goes; every host is either removed by one filter or fits."""
-    fleet = Fleet.of(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
+    fleet = Fleet(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
     one = Ask(InstanceId(Kind.APP, work.name, "0"), work)
     told = fleet.explain(one)
     removed = [name for _, names in told.removed for name in names]
@@ -307,7 +307,7 @@ def test_explain_tells_what_place_does(views: tuple[HostView, ...], work: Worklo
 @given(fleets, workloads())
 def test_a_restart_in_place_changes_nothing(views: tuple[HostView, ...], work: Workload) -> None:
     """Vacated and asked for again with what it had, an instance gets exactly that."""
-    fleet = Fleet.of(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
+    fleet = Fleet(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
     one = Ask(InstanceId(Kind.APP, work.name, "0"), work)
     first = fleet.place(one, "k")
     if isinstance(first, Placement):
@@ -334,7 +334,7 @@ def fixed_answers() -> str:
         )
         for name, tags in (("a", ("t", "u")), ("b", ()), ("c", ("u", "v")), ("d", ()))
     ]
-    fleet = Fleet.of(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
+    fleet = Fleet(views, no_rules)  # type: ignore[arg-type] # it raises: no rule is ever compiled
     out: list[str] = []
     asked = (None, WholeGpus(1), WholeGpus(2), GpuShare(400))
     batch = []

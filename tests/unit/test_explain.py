@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from reconciler.model.placement import MatchTag, Numa, Preference, Spread
+from reconciler.model.resources import Request, WholeGpus
 from reconciler.model.snapshot import HostView
+from reconciler.model.workload import ContainerSpec
 from reconciler.planner.explain import Explanation, Rival, Room
 from reconciler.planner.place import Ask, Fleet, Placement
 from reconciler.rules import compile_rule
@@ -20,7 +22,7 @@ def ask(name: str = "x", only: str | None = None, home: str | None = None, **wor
 
 def fleet_of(views: Sequence[HostView], **held: int) -> Fleet:
     """A fleet in which that many cards are held on some hosts."""
-    fleet = Fleet.of(views, compile_rule)
+    fleet = Fleet(views, compile_rule)
     for name, gpus in held.items():
         placed = fleet.place(ask(f"on-{name}", only=name, gpus=gpus), f"on-{name}")
         assert isinstance(placed, Placement)
@@ -75,10 +77,13 @@ def test_what_decided_between_the_first_two(
 
 
 def test_a_scarce_model_is_kept_and_said_to_be() -> None:
-    """The only H200 comes last, whatever else speaks for it."""
-    told = fleet_of([host("a", [(16, 64, 1)], model="H200"), host("b", [(16, 64, 2)])]).explain(ask(gpus=1))
-    assert rival(told) == Rival("a", "takes a GPU of a model that is less scarce")
-    assert told.offers[1].score == "leaves 0 GPUs and 15 CPUs free, of a scarcer model"
+    """The only H200, which other work asks for by name, comes after a host that it would leave less full."""
+    views = [host("a", [(16, 64, 1)], model="H200"), host("b", [(16, 64, 2)])]
+    named = WholeGpus(1, ("H200",))
+    other = app("other", request=Request(gpus=named), container=ContainerSpec("a:1", gpus=named))
+    told = Fleet(views, compile_rule, [other]).explain(ask(gpus=1))
+    assert rival(told) == Rival("a", "takes a GPU of a model that nobody asks for by name")
+    assert told.offers[1].score == "leaves 0 GPUs and 15 CPUs free, of a model that others ask for"
 
 
 def test_soft_wishes_come_before_the_score() -> None:

@@ -52,7 +52,7 @@ def answer(view: HostView, *, cpus: float = 1, memory: int = 1, gpus: GpuRequest
     want = WholeGpus(gpus) if isinstance(gpus, int) else gpus
     request = Request(int(cpus * 1000), float(cpus).is_integer(), memory * GIB, want)
     work = app("x", request=request, container=ContainerSpec("a:1", gpus=want), numa=numa)
-    return Fleet.of([view], no_rules).place(Ask(ident("app/x/0"), work), "k")
+    return Fleet([view], no_rules).place(Ask(ident("app/x/0"), work), "k")
 
 
 def given(view: HostView, **asked: Any) -> Allocation:
@@ -486,7 +486,7 @@ def test_a_single_card_tears_no_pair() -> None:
 
 def test_shared_work_is_promised_no_more_than_there_is() -> None:
     """Four free cores take 4,000 millicpus of shared work, and not one more."""
-    fleet = Fleet.of([host("h", [(4, 64, 0)])], no_rules)
+    fleet = Fleet([host("h", [(4, 64, 0)])], no_rules)
     for number in range(8):
         found = fleet.place(Ask(ident(f"app/x/{number}"), app("x", cpus=0.5)), str(number))
         assert isinstance(found, Placement)
@@ -504,7 +504,7 @@ def test_shared_work_is_promised_no_more_than_there_is() -> None:
 )
 def test_exclusive_work_leaves_shared_work_its_cores(shared: float, exclusive: int, fits: bool) -> None:
     """The last core of a node on which shared work runs is not given away, nor what was promised on it."""
-    fleet = Fleet.of([host("h", [(4, 64, 0)])], no_rules)
+    fleet = Fleet([host("h", [(4, 64, 0)])], no_rules)
     fleet.place(Ask(ident("app/s/0"), app("s", cpus=shared)), "s")
     found = fleet.place(Ask(ident("app/x/0"), app("x", cpus=exclusive)), "x")
     assert isinstance(found, Placement) is fits
@@ -515,7 +515,7 @@ def test_exclusive_work_leaves_shared_work_its_cores(shared: float, exclusive: i
 
 def test_shared_work_keeps_to_its_node() -> None:
     """It is put on one node (the one with fewest free cards), so that exclusive work elsewhere does not touch it."""
-    fleet = Fleet.of([host("h", [(4, 64, 2), (4, 64, 0)])], no_rules)
+    fleet = Fleet([host("h", [(4, 64, 2), (4, 64, 0)])], no_rules)
     found = fleet.place(Ask(ident("app/s/0"), app("s", cpus=0.5)), "s")
     assert isinstance(found, Placement)
     assert found.allocation.cpu_nodes == (1,)

@@ -114,7 +114,7 @@ def test_the_planner_decides_as_the_naive_one(sort: str) -> None:
 
 def run(views: list[HostView], works: list[Workload], sort: str) -> int:
     """Place the works one by one on both; how many were placed on one node."""
-    fleet, hosts, local = Fleet.of(views, no_rules, works), naive.fleet_of(views, works), 0
+    fleet, hosts, local = Fleet(views, no_rules, works), naive.fleet_of(views, works), 0
     cap = naive.cap(views, works)
     for number, work in enumerate(works):
         found = fleet.place(Ask(InstanceId(Kind.APP, work.name, str(number)), work), str(number))

@@ -24,7 +24,7 @@ def no_rules(text: str) -> Any:
 
 def fleet_of(*views: HostView) -> Fleet:
     """A fleet without rules."""
-    return Fleet.of(views, no_rules)
+    return Fleet(views, no_rules)
 
 
 def ask(name: str = "x", index: int = 0, *, only: str | None = None, prefer: str | None = None,

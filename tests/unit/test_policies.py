@@ -171,13 +171,13 @@ def test_states_of_a_host(
 ) -> None:
     """Nothing new on a host that is cordoned, drained, unreachable; no GPU work on stale facts."""
     view = replace(host("h", **spec), reach=reach)
-    fleet = Fleet.of([view], no_rules)
+    fleet = Fleet([view], no_rules)
     assert placed(fleet, Ask(ident("app/x/0"), app("x", gpus=gpus, policy=policy))) == expect
 
 
 def test_a_host_without_facts_takes_nothing() -> None:
     """Nothing is known of it, and the answer says so."""
-    fleet = Fleet.of([replace(host("h"), facts=None)], no_rules)
+    fleet = Fleet([replace(host("h"), facts=None)], no_rules)
     answer = fleet.place(Ask(ident("app/x/0"), app("x")), "k")
     assert isinstance(answer, Pending)
     assert answer.removed == (("no facts yet", 1),)
@@ -188,13 +188,13 @@ def test_replacement_in_place_is_allowed_on_a_cordoned_host(only: str | None, pr
     """A cordon keeps new work out, and lets what is there be replaced there; other cordoned hosts stay closed."""
     views = [host("a", state=HostState.CORDONED), host("b", state=HostState.CORDONED)]
     ask = Ask(ident("app/x/0"), app("x"), only=only, prefer=prefer, in_place=True)
-    assert placed(Fleet.of(views, no_rules), ask) == "b"
-    assert placed(Fleet.of(views, no_rules), replace(ask, in_place=False)) != "b"
+    assert placed(Fleet(views, no_rules), ask) == "b"
+    assert placed(Fleet(views, no_rules), replace(ask, in_place=False)) != "b"
 
 
 def test_an_instance_does_not_stand_in_its_own_way() -> None:
     """ONE_PER_HOST counts other instances of the same kind and name: a replacement beside the old one is allowed."""
-    fleet = Fleet.of([host("h", CPU_NODE)], no_rules)
+    fleet = Fleet([host("h", CPU_NODE)], no_rules)
     fleet.occupy("h", "c1", ident("app/x/0"), "app/x", Allocation())
     fleet.occupy("h", "c2", ident("app/y/0"), "app/y", Allocation())
     one = app("x", policy=MaxPerHost(1))
@@ -209,7 +209,7 @@ def test_an_instance_does_not_stand_in_its_own_way() -> None:
 )
 def test_admits_looks_at_the_policy_alone(policy: Policy, expect: bool) -> None:
     """Whether a policy wants a host does not depend on its state or on what runs there."""
-    fleet = Fleet.of([host("a1", tags=("a",), state=HostState.DRAINED)], no_rules)
+    fleet = Fleet([host("a1", tags=("a",), state=HostState.DRAINED)], no_rules)
     ask = Ask(ident("app/x/0"), app("x", policy=policy))
     assert fleet.admits(ask, "a1") is expect
     assert not fleet.admits(ask, "elsewhere")

@@ -83,7 +83,16 @@ def machine_of(view: HostView) -> tuple[Machine, States, HostKind]:
     models = sorted({(card.gpu.model, card.gpu.memory) for card in machine.topology.cards})
     machine.label_kinds({model: CardKind(rank, *model) for rank, model in enumerate(models)})
     cpus = tuple(idle.bit_count() for idle in machine.base.idle)
-    kind = HostKind(machine.topology.domains, (), 8, cpus, GpuMode.MANAGED, tuple(sorted(machine.kinds)), machine.links, machine.nics)
+    kind = HostKind(
+        machine.topology.domains,
+        (),
+        8,
+        cpus,
+        GpuMode.MANAGED,
+        tuple(sorted(machine.kinds)),
+        machine.links,
+        machine.nics,
+    )
     states = States([kind])
     states.cap = CAP
     return machine, states, kind
