@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from reconciler.model.host import HostState
 from reconciler.model.resources import AllGpus
 from reconciler.model.snapshot import HostView, Reach
-from reconciler.model.workload import Workload
 from reconciler.planner.ask import Ask
 from reconciler.planner.conditions import Conditions
 from reconciler.planner.free import Want
@@ -28,7 +27,7 @@ class Gates:
         self._conditions = conditions
         self._places = {view.spec.name: place for place, view in enumerate(views)}
         self._every = (1 << len(views)) - 1
-        self._steady: dict[int, tuple[Workload, int]] = {}  # by identity of the workload, which is kept with it
+        self._steady: dict[int, tuple[Ask, int]] = {}  # by identity of the workload, which is kept with it
         failing = dict.fromkeys(STATES, 0)
         for place, view in enumerate(views):
             failing["unreachable"] |= (view.reach is Reach.UNREACHABLE) << place
@@ -57,7 +56,7 @@ class Gates:
         gates = self.host_states(ask, want) + self._conditions.policy(ask.instance, ask.workload, counting=False)
         hosts = passing(self.scope(ask), gates)
         if ask.home is None:
-            self._steady[id(ask.workload)] = ask.workload, hosts
+            self._steady[id(ask.workload)] = ask, hosts
         return hosts
 
     def host_states(self, ask: Ask, want: Want) -> list[Filter]:
