@@ -91,7 +91,10 @@ class _Batch:
             mask = self.masks[self.places[queue[fit]]]
             if mask == self.pack.every:
                 break
-            queue = self._reject(queue, fit, mask)
+            shorter = self._reject(queue, fit, mask)
+            if len(shorter) == len(queue):  # one by one all of them fit, though not in the order that packs best
+                break
+            queue = shorter
             fit = self._longest(queue, fit)
         self._pack(queue[:fit])
         self._add(queue[fit:])
