@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 error, 2 changes are planned, 64 wrong usage.
 """
 
+import gc
 import io
 import os
 import sys
@@ -17,6 +18,7 @@ from reconciler.errors import NoRepositoryError, OutputError, ReconcilerError, U
 
 DONE, ERROR, CHANGES, USAGE = 0, 1, 2, 64
 INTERRUPTED = 130
+COLLECT = (50_000, 20, 20)  # what a pass makes is kept or goes by itself: Python would look through it all too often
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
@@ -24,6 +26,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | No
     arguments = sys.argv[1:] if arguments is None else arguments
     environ = os.environ if environ is None else environ
     _open_streams()
+    gc.set_threshold(*COLLECT)
     try:
         try:
             code = _run(list(arguments), environ)

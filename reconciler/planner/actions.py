@@ -54,6 +54,8 @@ class Actions:
             case Verdict.STOP | Verdict.REMOVE if one:
                 kind = ActionKind.STOP if case.verdict is Verdict.STOP else ActionKind.REMOVE
                 self._add(kind, case, one.host, steps.clear((one, *case.others)), old=one)
+            case Verdict.KEEP if one and workload and not case.others and _SETTLED(one, workload, self.cluster):
+                pass
             case Verdict.KEEP | Verdict.WATCH if one and workload:
                 self._keep(case, workload, one)
             case Verdict.FINISH if one and workload:
@@ -383,6 +385,17 @@ class Actions:
 
 
 _LIMITS = Memo(limits_for)
+
+
+def _settled(one: Found, workload: Workload, cluster: str) -> bool:
+    """Whether a container has its name, and exactly the cores and limits of its own that git wants."""
+    live, request = live_allocation(one), workload.request
+    own = request.exclusive and live.exclusive and len(live.cpus) == request.cores and one.view.facts is not None
+    named = one.container.name == one.ours.instance.container_name(cluster, one.ours.generation)
+    return own and named and not update_fields(limits_for(workload, live), one.container.limits)
+
+
+_SETTLED = Memo(_settled)
 
 
 def _why_replace(changes: tuple[Change, ...]) -> str:

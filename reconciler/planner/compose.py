@@ -18,6 +18,7 @@ from reconciler.planner.expand import Wanted, bound_to, expand
 from reconciler.planner.fingerprint import fingerprint
 from reconciler.planner.guard import guarded
 from reconciler.planner.live import live_allocation
+from reconciler.planner.memo import Memo
 from reconciler.planner.place import Ask, Fleet
 from reconciler.rules import compile_rule
 
@@ -88,7 +89,7 @@ class _Pass:
             drift=tuple(self.drift),
             waiting=tuple(self.waiting),
             warnings=self._warnings(judged),
-            kept=tuple(_placed(case) for case in judged if case.current and case.verdict not in GOING),
+            kept=tuple(_PLACED(case) for case in judged if case.current and case.verdict not in GOING),
             unchanged=self._unchanged(judged, done),
             guard=guard,
         )
@@ -220,3 +221,6 @@ def _placed(case: Case) -> Placed:
         case.workload.owner if case.workload else one.ours.owner,
         one.ours.digest,
     )
+
+
+_PLACED = Memo(_placed)

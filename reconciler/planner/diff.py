@@ -98,13 +98,31 @@ def found_by_instance(snapshot: Snapshot) -> dict[InstanceId, list[Found]]:
     """
     found: dict[InstanceId, list[Found]] = {}
     for view in snapshot.hosts:
-        for container in view.containers:
-            if container.ours and container.state != "removing":
-                found.setdefault(container.ours.instance, []).append(Found(view, container, container.ours))
+        for one in _FOUND(view):
+            found.setdefault(one.ours.instance, []).append(one)
     for group in found.values():
         if len(group) > 1:
             group.sort(key=_precedence)
     return found
+
+
+def _found_on(view: HostView) -> tuple[Found, ...]:
+    return tuple(Found(view, one, one.ours) for one in view.containers if one.ours and one.state != "removing")
+
+
+_FOUND = Memo(_found_on)
+
+
+def _plain(one: Found, workload: Workload) -> Case | None:
+    """The case of a container that runs as git wants it, where nothing else is to be looked at; None for all others."""
+    view, container = one.view, one.container
+    trusted = view.reach is not Reach.UNREACHABLE and view.spec.state is not HostState.DRAINED
+    if not trusted or container.state != "running" or one.ours.digest != digest_on(workload, view):
+        return None
+    return None if broken(container) else Case(one.ours.instance, Verdict.KEEP, "", workload, one)
+
+
+_PLAIN = Memo(_plain)
 
 
 def _precedence(one: Found) -> tuple[bool, int, str, str, str]:
@@ -140,6 +158,10 @@ class Differ:
     def wanted(self, instance: InstanceId, workload: Workload) -> Case:
         """The case of an instance that git wants."""
         group = self.found.get(instance, [])
+        if len(group) == 1 and not self.secrets and group[0].container.id not in self.memory.watches:
+            plain = _PLAIN(group[0], workload)
+            if plain is not None:
+                return plain
         answering = [one for one in group if one.view.reach is not Reach.UNREACHABLE]
         if group and not answering:
             one = group[0]
