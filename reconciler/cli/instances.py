@@ -13,9 +13,9 @@ from reconciler.model.plan import Plan
 from reconciler.model.snapshot import Reach
 from reconciler.model.workload import InstanceId, Kind, Workload
 from reconciler.planner.ask import Ask
-from reconciler.planner.diff import found_by_instance
 from reconciler.planner.expand import bound_to
 from reconciler.planner.explain import Explanation
+from reconciler.planner.found import found_by_instance
 from reconciler.planner.live import live_allocation
 from reconciler.planner.place import Fleet
 from reconciler.report.explain import explain_json, explain_text

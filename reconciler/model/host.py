@@ -24,7 +24,8 @@ class GpuMode(StrEnum):
 class HostSpec:
     """A ``Host`` document. ``reserved_cpus`` are CPU numbers, ``reserved_memory`` bytes; both are kept from all work.
 
-    With ``mig_create`` new slices may be planned on cards that have MIG enabled. ``facts_json`` is the text of the file that replaces the probe, ``facts_path`` its path for messages.
+    With ``mig_create`` new slices may be planned on cards that have MIG enabled. ``facts_json`` is the text of the file
+    that replaces the probe, ``facts_path`` its path for messages.
     """
 
     name: str

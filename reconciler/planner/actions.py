@@ -12,10 +12,10 @@ from reconciler.model.snapshot import Container, HostView
 from reconciler.model.workload import Allocation, InstanceId, Kind, Workload
 from reconciler.planner import steps
 from reconciler.planner.changes import changed_fields, limit_changes
-from reconciler.planner.diff import Case, Differ, Found, Verdict, digest_on, spec_for
+from reconciler.planner.diff import Case, Differ, Verdict, digest_on, spec_for
 from reconciler.planner.expand import Wanted, bound_to
-from reconciler.planner.live import existing, live_allocation
-from reconciler.planner.memo import Memo
+from reconciler.planner.found import Found
+from reconciler.planner.live import existing, limits_of, live_allocation, settled
 from reconciler.planner.place import Ask, Fleet, Placement
 
 UNDER_WAY = {Verdict.ROLL, Verdict.SETTLE, Verdict.ABANDON, Verdict.FINISH}
@@ -54,7 +54,7 @@ class Actions:
             case Verdict.STOP | Verdict.REMOVE if one:
                 kind = ActionKind.STOP if case.verdict is Verdict.STOP else ActionKind.REMOVE
                 self._add(kind, case, one.host, steps.clear((one, *case.others)), old=one)
-            case Verdict.KEEP if one and workload and not case.others and _SETTLED(one, workload, self.cluster):
+            case Verdict.KEEP if one and workload and not case.others and settled(one, workload, self.cluster):
                 pass
             case Verdict.KEEP | Verdict.WATCH if one and workload:
                 self._keep(case, workload, one)
@@ -273,7 +273,7 @@ class Actions:
             if case.instance in self.outgrown:
                 continue
             given = self._pooled(one.host, workload, allocation)
-            want = _LIMITS(workload, given)
+            want = limits_of(workload, given)
             fields = update_fields(want, one.container.limits)
             if fields:
                 changes = limit_changes(one.container.limits, want)
@@ -382,20 +382,6 @@ class Actions:
     def _workload(case: Case) -> Workload:
         assert case.workload is not None  # noqa: S101 -- only wanted instances are made
         return case.workload
-
-
-_LIMITS = Memo(limits_for)
-
-
-def _settled(one: Found, workload: Workload, cluster: str) -> bool:
-    """Whether a container has its name, and exactly the cores and limits of its own that git wants."""
-    live, request = live_allocation(one), workload.request
-    own = request.exclusive and live.exclusive and len(live.cpus) == request.cores and one.view.facts is not None
-    named = one.container.name == one.ours.instance.container_name(cluster, one.ours.generation)
-    return own and named and not update_fields(limits_for(workload, live), one.container.limits)
-
-
-_SETTLED = Memo(_settled)
 
 
 def _why_replace(changes: tuple[Change, ...]) -> str:

@@ -13,9 +13,10 @@ from reconciler.model.plan import Action, ActionKind, Drift, Pending, Placed, Pl
 from reconciler.model.snapshot import HostView, Snapshot
 from reconciler.model.workload import InstanceId, SecretRef, Workload
 from reconciler.planner.actions import Actions
-from reconciler.planner.diff import Case, Differ, Found, Verdict, cases
+from reconciler.planner.diff import Case, Differ, Verdict, cases
 from reconciler.planner.expand import Wanted, bound_to, expand
 from reconciler.planner.fingerprint import fingerprint
+from reconciler.planner.found import Found
 from reconciler.planner.guard import guarded
 from reconciler.planner.live import live_allocation
 from reconciler.planner.memo import Memo

@@ -13,9 +13,10 @@ from reconciler.model.host import HostState
 from reconciler.model.memory import Failure, Memory
 from reconciler.model.plan import Change
 from reconciler.model.readiness import Readiness, broken, readiness
-from reconciler.model.snapshot import Container, HostView, Ours, Reach, Snapshot
+from reconciler.model.snapshot import HostView, Reach, Snapshot
 from reconciler.model.workload import DIGEST_VERSION, ContainerSpec, InstanceId, Kind, Workload, digest_of, spec_on_host
 from reconciler.planner.expand import Wanted
+from reconciler.planner.found import Found, found_by_instance
 from reconciler.planner.memo import Memo
 
 
@@ -35,25 +36,6 @@ class Verdict(StrEnum):
     REMOVE = "remove"  # an exited container that git does not want
     DONE = "done"  # a finished run
     WAIT = "wait"  # nothing can or may be done now
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One container of ours and the host it is on."""
-
-    view: HostView
-    container: Container
-    ours: Ours
-
-    @property
-    def host(self) -> str:
-        """The host's name."""
-        return self.view.spec.name
-
-    @property
-    def up(self) -> bool:
-        """Running, paused, or between two restarts."""
-        return self.container.running or self.container.state == "restarting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,28 +73,6 @@ def _spec_and_digest(container: ContainerSpec, env: tuple[tuple[str, str], ...])
 _SPECS = Memo(_spec_and_digest)
 
 
-def found_by_instance(snapshot: Snapshot) -> dict[InstanceId, list[Found]]:
-    """Every container of ours, newest generation first; what is being removed is gone already.
-
-    One that goes by another name than its labels say may be a copy of them: it comes last. Of equals the older leads.
-    """
-    found: dict[InstanceId, list[Found]] = {}
-    for view in snapshot.hosts:
-        for one in _FOUND(view):
-            found.setdefault(one.ours.instance, []).append(one)
-    for group in found.values():
-        if len(group) > 1:
-            group.sort(key=_precedence)
-    return found
-
-
-def _found_on(view: HostView) -> tuple[Found, ...]:
-    return tuple(Found(view, one, one.ours) for one in view.containers if one.ours and one.state != "removing")
-
-
-_FOUND = Memo(_found_on)
-
-
 def _plain(one: Found, workload: Workload) -> Case | None:
     """The case of a container that runs as git wants it, where nothing else is to be looked at; None for all others."""
     view, container = one.view, one.container
@@ -123,12 +83,6 @@ def _plain(one: Found, workload: Workload) -> Case | None:
 
 
 _PLAIN = Memo(_plain)
-
-
-def _precedence(one: Found) -> tuple[bool, int, str, str, str]:
-    own_name = one.ours.instance.container_name("", one.ours.generation)
-    renamed = not one.container.name.endswith(own_name)
-    return (renamed, -one.ours.generation, one.container.created_at, one.host, one.container.id)
 
 
 class Differ:

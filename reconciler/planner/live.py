@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from reconciler.model.host import HostFacts
+from reconciler.model.limits import limits_for, update_fields
 from reconciler.model.plan import Existing
 from reconciler.model.snapshot import Container
-from reconciler.model.workload import Allocation
-from reconciler.planner.diff import Found
+from reconciler.model.workload import Allocation, Workload
+from reconciler.planner.found import Found
 from reconciler.planner.memo import Memo
 
 
@@ -57,3 +58,18 @@ def existing(one: Found | None) -> Existing | None:
         box.state,
         one.ours.commit,
     )
+
+
+limits_of = Memo(limits_for)
+"""What inspect should show: (workload, allocation) → limits."""
+
+
+def _settled(one: Found, workload: Workload, cluster: str) -> bool:
+    """Whether a container has its name, and exactly the cores and limits of its own that git wants."""
+    live, request = live_allocation(one), workload.request
+    own = request.exclusive and live.exclusive and len(live.cpus) == request.cores and one.view.facts is not None
+    named = one.container.name == one.ours.instance.container_name(cluster, one.ours.generation)
+    return own and named and not update_fields(limits_for(workload, live), one.container.limits)
+
+
+settled = Memo(_settled)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from reconciler.model.plan import ActionKind, Plan
 from reconciler.model.snapshot import Reach, Snapshot
 from reconciler.model.workload import Allocation, InstanceId, Kind, Workload
-from reconciler.planner.diff import found_by_instance
+from reconciler.planner.found import found_by_instance
 from reconciler.planner.live import live_allocation
 
 GOING = {ActionKind.STOP, ActionKind.REMOVE}

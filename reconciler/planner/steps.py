@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.model.plan import Step, StepKind
 from reconciler.model.workload import Allocation, Kind, Workload
-from reconciler.planner.diff import Found
+from reconciler.planner.found import Found
 
 RESTART_NO = (("RestartPolicy", {"Name": "no", "MaximumRetryCount": 0}),)
 
