@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from reconciler.planner.batch_order import Order, Rank, Shape, rank, scarcity
 from reconciler.planner.pack import Pack
 
+SMALL = 400  # items, up to which several orders of admission are tried
 GROUPS = 64  # closed groups of hosts that are looked at on their own
 LOOK = 32  # classes of hosts that are asked whether they take a whole bundle
 WORK = 400_000  # placements after which no further prefix is tried
@@ -59,6 +60,7 @@ class _Batch:
     def __init__(self, pack: Pack, items: Sequence[Item], shapes: Mapping[int, Shape]) -> None:
         self.pack = pack
         self.items = items
+        self.shapes = shapes
         self.start = pack.mark()
         self.homes: dict[int, int] = {}  # host of each placed item, in the order of placing
         self.work = 0  # items handed to complete packs
@@ -85,7 +87,23 @@ class _Batch:
         """All items, or the longest prefix of the queue that fits together and then what still fits, one by one."""
         if self._pack(self.ranked):
             return self.homes
-        queue = self._reject_in_groups(self._queue())
+        queues = self._queues()
+        worths = [self._worth(self._admit(queue)) for queue in queues]
+        best = worths.index(max(worths))
+        return self.homes if best == len(queues) - 1 else self._admit(queues[best])
+
+    def _worth(self, homes: Iterable[int]) -> list[tuple[int, int]]:
+        """What is allocated of each priority, highest first: thousandths of cards, and millicpus."""
+        sums = {item.priority: (0, 0) for item in sorted(self.items, key=lambda item: -item.priority)}
+        for at in homes:
+            shape, (milli, millicpus) = self.shapes[self.items[at].want], sums[self.items[at].priority]
+            sums[self.items[at].priority] = milli + shape.milli, millicpus + shape.millicpus
+        return list(sums.values())
+
+    def _admit(self, queue: list[int]) -> dict[int, int]:
+        """As many of a queue as fit, in its order."""
+        self.work = 0
+        queue = self._reject_in_groups(queue)
         fit = self._longest(queue, 0)
         while fit < len(queue) and self.work < WORK:
             mask = self.masks[self.places[queue[fit]]]
@@ -100,14 +118,18 @@ class _Batch:
         self._add(queue[fit:])
         return self.homes
 
-    def _queue(self) -> list[int]:
-        """All items by priority; those of equal priority by what allocates the most."""
+    def _queues(self) -> list[list[int]]:
+        """All items by priority; those of equal priority by what allocates the most.
+
+        On a small batch no one order is the best of all: others are tried too, in packing order and the largest first.
+        """
         by_priority = sorted(self.ranked, key=lambda at: -self.items[at].priority)
-        queue: list[int] = []
-        for _, level in groupby(by_priority, key=lambda at: self.items[at].priority):
-            same = list(level)
-            queue += self.order.wishes(same) if len(same) > 1 else same
-        return queue
+        levels = [list(level) for _, level in groupby(by_priority, key=lambda at: self.items[at].priority)]
+        queue = [at for level in levels for at in (self.order.wishes(level) if len(level) > 1 else level)]
+        if len(levels) == len(queue) or len(queue) > SMALL:
+            return [queue]
+        largest = [sorted(level, key=lambda at: -self.shapes[self.items[at].want].milli) for level in levels]
+        return [queue, by_priority, [at for level in largest for at in level]]
 
     def _reject_in_groups(self, queue: list[int]) -> list[int]:
         """Leave out what does not fit even when hosts that only some items may use are kept for them alone."""
