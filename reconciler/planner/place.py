@@ -222,7 +222,8 @@ class Fleet:
         if ports is None:
             return None
         allocation, warnings = pin(machine, offer, want_of(ask.workload), near)
-        allocation = replace(allocation, ports=ports.ports)
+        if ports.ports:
+            allocation = replace(allocation, ports=ports.ports)
         self._board.commit(key, place, Claim(ask.instance, ask.instance.workload, allocation, ports.held), after)
         return Placement(machine.name, allocation, warnings, reason)
 

@@ -40,11 +40,16 @@ class Assigned(NamedTuple):
     held: tuple[tuple[str, int, str], ...]
 
 
+NONE = Assigned((), ())
+
+
 def assign(container: ContainerSpec, taken: Taken, near: Allocation | None) -> Assigned | None:
     """A host port for every port; None when one cannot be had.
 
     Any port means: the one it had (``near``), else the lowest free of 30000-32767.
     """
+    if not container.ports:
+        return NONE
     direct = container.network == "host"
     own: dict[tuple[int, str], tuple[str, ...]] = {}
     ports, held = [], []
