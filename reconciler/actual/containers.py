@@ -39,7 +39,7 @@ def decode(
     name = (inspect.get("Name") or "").removeprefix("/")
     ours, note = _ours(config.get("Labels") or {}, cluster)
     holding = holding_of(inspect, facts, default_runtime, ours=ours is not None)
-    if ours is not None and _other_cards(ours, holding):
+    if ours is not None and _other_cards(ours, holding_of(inspect, ours=True)):
         ours, note = None, "its cards are not those of its labels: it is a copy"
     if ours is not None and _sees_only(ours):
         holding = without_cards(holding)
@@ -99,7 +99,10 @@ def _ours(labels: Mapping[str, str], cluster: str | None) -> tuple[Ours | None, 
 
 
 def _other_cards(ours: Ours, holding: Holding) -> bool:
-    """Labels can be copied with a container, by a tool that recreates it say; what the Engine handed over cannot."""
+    """Labels can be copied with a container, by a tool that recreates it say; what the Engine handed over cannot.
+
+    ``holding`` is by the ids that were handed over, whatever has become of those cards since.
+    """
     given = device_ids(ours.allocation)
     return bool(given) and set(given) != holding.cards
 

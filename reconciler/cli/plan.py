@@ -12,7 +12,7 @@ from reconciler.cycle import Pass, settle
 from reconciler.errors import StalePlanError, UsageError
 from reconciler.journal.changes import acted
 from reconciler.journal.journal import Journal
-from reconciler.model.plan import Plan
+from reconciler.model.plan import Plan, StepKind
 from reconciler.model.snapshot import Reach
 from reconciler.model.workload import Kind
 from reconciler.report.document import plan_json, plan_json_text, read_saved_plan
@@ -122,7 +122,8 @@ def show(settings: Settings, seen: Pass, where: Screen) -> None:
 def settled_line(plan: Plan) -> str:
     """``Settled: 2 as git wants them, 1 finished, 0 pending.``; each instance is counted once."""
     failed = {one.instance for one in plan.waiting if one.failed} | {one.instance for one in plan.drift if one.failed}
-    waiting = {one.instance for one in plan.waiting if one.instance} - failed
+    uncut = {one.instance for one in plan.actions if any(step.kind is StepKind.CUT for step in one.steps)}
+    waiting = ({one.instance for one in plan.waiting if one.instance} | uncut) - failed
     ended = {one.instance for one in plan.kept if one.instance.kind is Kind.TASK and one.state in GONE} - failed
     apart = failed | waiting | ended | {one.instance for one in plan.actions} | {one.instance for one in plan.pending}
     good = sum(one.instance not in apart for one in plan.kept)

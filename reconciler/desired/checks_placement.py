@@ -1,6 +1,6 @@
 """What the form of placement fields cannot say: policies that fit the place, weights that count, names that exist."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from reconciler.desired.complaints import dotted, nearest
 from reconciler.desired.documents import Path
@@ -76,6 +76,25 @@ def strangers(model: Workload, known: Collection[str]) -> Iterator[Fault]:
         if isinstance(part, Affinity) and part.workload not in known:
             said = nearest(part.workload, known)
             yield (*path, "workload"), f"{dotted(path)}.workload: no workload {part.workload}{said}"
+
+
+def circles(model: Workload, needs: Mapping[str, Collection[str]]) -> Iterator[Fault]:
+    """Required affinity that comes back to its own workload: each waits for the other, and none is ever the first.
+
+    ``needs`` are the workloads that each must be near, itself left out.
+    """
+    own = f"{model.kind.lower()}/{model.name}"
+    for index, part in enumerate(model.affinity):
+        seen: set[str] = set()
+        todo = [part.workload] if part.required and part.workload != own else []
+        while todo:
+            at = todo.pop()
+            if at not in seen:
+                seen.add(at)
+                todo += needs.get(at, ())
+        if own in seen:
+            said = f"{part.workload} must be near {own} too: while none of them runs, none can start"
+            yield ("affinity", index), f"affinity[{index}]: {said}"
 
 
 def unknown_tags(model: Workload, known: Collection[str]) -> Iterator[Fault]:

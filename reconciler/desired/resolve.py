@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from reconciler.desired import build
 from reconciler.desired.checks import cluster_faults, host_faults, secret_uses, workload_faults
-from reconciler.desired.checks_placement import strangers, unknown_labels, unknown_tags
+from reconciler.desired.checks_placement import circles, strangers, unknown_labels, unknown_tags
 from reconciler.desired.complaints import Places, dotted
 from reconciler.desired.defaults import check_form, merge
 from reconciler.desired.documents import Document, Path, parse
@@ -91,7 +91,7 @@ class _Resolution:
         workloads = [self._workload(entry, entry.model) for entry in entries if isinstance(entry.model, WorkloadModel)]
         if self.problems:
             raise SpecError(self.problems)
-        self._unknown_hosts(entries, hosts)
+        self._warn(entries, hosts, workloads)
         return Desired(
             cluster=build.cluster(self.cluster) if self.cluster else None,
             workloads=tuple(sorted(workloads, key=lambda one: (one.kind, one.name))),
@@ -280,11 +280,19 @@ class _Resolution:
             message = f"{denial.what} is not allowed for {name}; {how}"
             self.problems.append(entry.places.problem(denial.path, message))
 
-    def _unknown_hosts(self, entries: list[_Entry], hosts: list[HostSpec]) -> None:
-        """Tags and labels that no host has: a host that comes later may have them."""
+    def _warn(self, entries: list[_Entry], hosts: list[HostSpec], workloads: list[Workload]) -> None:
+        """Tags and labels that no host has (one that comes later may have them), and work that waits for itself."""
         tags = {tag for host in hosts for tag in (host.name, *host.tags)}
         labels = {key for host in hosts for key, _ in host.labels}
+        needs = {one.identity: _needs(one) for one in workloads}
         for entry in entries:
             if isinstance(entry.model, WorkloadModel):
-                for path, message in (*unknown_tags(entry.model, tags), *unknown_labels(entry.model, labels)):
+                faults = (*unknown_tags(entry.model, tags), *unknown_labels(entry.model, labels))
+                for path, message in (*faults, *circles(entry.model, needs)):
                     self.warnings.append(str(entry.places.problem(path, message)))
+
+
+def _needs(workload: Workload) -> list[str]:
+    """The other workloads that it must be near."""
+    found = (one.workload for one in workload.affinity if one.required and not one.apart)
+    return [other for other in found if other != workload.identity]

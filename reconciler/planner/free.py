@@ -178,5 +178,8 @@ def share_milli(kind: CardKind, request: GpuShare) -> int | None:
     """The thousandths of a card of that kind that a share amounts to; None when it cannot be had of such a card."""
     if not of_models(kind.model, request.models):
         return None
-    milli = request.milli or -(-request.memory * WHOLE // max(1, sold_size(kind)))
+    size = max(1, sold_size(kind))
+    if not request.milli and size % request.memory == 0:
+        return WHOLE // (size // request.memory) or None  # as many as the memory has room for
+    milli = request.milli or -(-request.memory * WHOLE // size)
     return milli if milli <= WHOLE else None

@@ -95,7 +95,7 @@ def _more(want: Want, pieces: int) -> str:
 def share_name(share: GpuShare) -> str:
     """``GPU with 0.5 of it free``, ``GPU with 10Gi of its memory free``."""
     part = f"{share.milli / WHOLE:g} of it" if share.milli else f"{format_memory(share.memory)} of its memory"
-    return f"GPU with {part} free"
+    return f"{'matching ' if share.models else ''}GPU with {part} free"
 
 
 def things(want: Want, count: int) -> str:

@@ -167,10 +167,14 @@ class Machine:
     def slices_full(self) -> dict[str, str]:
         """The cards on which slices may be cut and none can be any more, with the reason."""
         cut = {piece for claim in self.claims.values() for piece in claim.allocation.mig if not piece.uuid}
+        holders = {uuid: str(one.instance) for one in self.claims.values() for uuid in _cards_held(one.allocation)}
         out = {}
         for card in self.topology.cards:
             gpu, state = card.gpu, self.cards.get(card.gpu.uuid)
             if gpu.uuid not in self.base.cut or (state is not None and legal(state.kind, state.busy)):
+                continue
+            if gpu.uuid in holders:
+                out[gpu.uuid] = f"held by {holders[gpu.uuid]}"
                 continue
             there = [piece.profile for piece in gpu.mig_slices] + [one.profile for one in cut if one.gpu == gpu.uuid]
             left = compute_slices(self._kinds[gpu.uuid]) - sum(int(profile.partition("g")[0]) for profile in there)
@@ -234,12 +238,17 @@ class Machine:
 
     def _take_share(self, share: Share) -> None:
         card = self.cards.get(share.gpu)
-        if card is not None:
+        if card is not None and not card.milli:
+            del self.cards[share.gpu]  # it was cut since: what runs there has no slice, and the card is in use
+        elif card is not None:
             self._put(share.gpu, card._replace(milli=max(0, card.milli - share.milli)))
 
     def _take_slice(self, piece: Slice) -> None:
         card = self.cards.get(piece.gpu)
         if card is None:
+            return
+        if card.milli:
+            del self.cards[piece.gpu]  # its slices are gone, and what was given one of them still runs
             return
         rest = tuple(one for one in card.idle if one != (piece.profile, piece.start))
         mask = mask_at(card.kind, piece.profile, piece.start)
@@ -255,3 +264,8 @@ class Machine:
     def _take_ports(self, ports: tuple[tuple[str, int, str], ...]) -> None:
         for ip, port, protocol in ports:
             self._ports[port, protocol] = (*self._ports.get((port, protocol), ()), ip)
+
+
+def _cards_held(allocation: Allocation) -> tuple[str, ...]:
+    """The cards that an allocation has whole or a share of."""
+    return (*allocation.gpus, *((allocation.share.gpu,) if allocation.share else ()))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.model.host import HostState
+from reconciler.model.host import HostState, MigSlice
 from reconciler.model.placement import Composite, MatchTag, MaxPerHost, Numa
 from reconciler.model.plan import Nearest, Pending
-from reconciler.model.resources import AllGpus, MigSlices, Request, WholeGpus
+from reconciler.model.resources import AllGpus, GpuShare, MigSlices, Request, WholeGpus
 from reconciler.model.snapshot import Container, Holding, HostView, Ours, Reach
-from reconciler.model.workload import Allocation, ContainerSpec, Port
+from reconciler.model.workload import Allocation, ContainerSpec, Port, Share, Slice
 from reconciler.planner.place import Ask, Fleet, Placement
 from tests.fakes.world import GIB, app, host, ident
 
@@ -634,3 +634,47 @@ def test_violation_of_a_count() -> None:
 
 
 # -- the order of a batch
+
+
+# -- cards that changed under running work
+
+
+def with_mig(view: HostView, slices: tuple[MigSlice, ...], *, enabled: bool = True) -> HostView:
+    """The host with MIG on its first card switched, and these slices on it."""
+    assert view.facts
+    first = replace(view.facts.gpus[0], mig_enabled=enabled, mig_slices=slices)
+    return replace(view, facts=replace(view.facts, gpus=(first, *view.facts.gpus[1:])))
+
+
+def test_nothing_is_cut_on_a_card_that_a_share_runs_on() -> None:
+    """The card was switched to MIG under a share: it stays in use, and the reason names who uses it."""
+    view = with_mig(host("a", [(16, 64, 1)], mig_create=True), ())
+    fleet = fleet_of(view)
+    held = Allocation(share=Share("GPU-a-0", 400, GIB), cpus=(0,), cpu_nodes=(0,))
+    fleet.occupy("a", "k", ident("app/y/0"), "app/y", held)
+    gpus = MigSlices("1g.10gb")
+    found = pending(fleet, ask(container=ContainerSpec("a:1", gpus=gpus), request=Request(gpus=gpus)))
+    assert found.nearest
+    assert "GPU 0: held by app/y/0" in found.nearest.lacks
+
+
+def test_a_card_whose_slices_are_gone_is_not_given_whole() -> None:
+    """What was given a slice still runs there, whatever the facts say of the card now."""
+    fleet = fleet_of(host("a", [(16, 64, 1)]))
+    held = Allocation(mig=(Slice("GPU-a-0", "1g.10gb", 0, "MIG-a"),), cpus=(0,), cpu_nodes=(0,))
+    fleet.occupy("a", "k", ident("app/y/0"), "app/y", held)
+    assert pending(fleet, ask(gpus=1)).reason == "no host has 1 free GPU"
+
+
+@pytest.mark.parametrize(("memory", "most"), [(16, 3), (8, 6), (20, 2), (24, 2)])
+def test_shares_by_memory_that_divide_a_card_evenly_all_fit(memory: int, most: int) -> None:
+    """A card of 48 GiB takes three of 16 or six of 8; what does not divide it is rounded up to a thousandth."""
+    view = host("a", [(64, 256, 1)])
+    assert view.facts
+    view = replace(view, facts=replace(view.facts, gpus=(replace(view.facts.gpus[0], memory=48 * GIB),)))
+    gpus = GpuShare(memory=memory * GIB)
+    work: dict[str, Any] = {"container": ContainerSpec("a:1", gpus=gpus), "request": Request(gpus=gpus)}
+    fleet = fleet_of(view)
+    shares = [placed(fleet, ask(index=index, **work)).allocation.share for index in range(most)]
+    assert {one.memory for one in shares if one} == {memory * GIB}
+    assert "GPU with" in pending(fleet, ask(index=most, **work)).reason

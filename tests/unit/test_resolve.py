@@ -339,6 +339,18 @@ def test_a_tag_or_label_that_no_host_has_is_told(lines: str, told: str | None) -
     assert desired(files).warnings == ((told,) if told else ())
 
 
+def test_work_that_waits_for_itself_is_told() -> None:
+    """Two that must be near each other: neither can be the first. Being near to copies of oneself is fine."""
+    two: Files = {"a.yaml": APP + "affinity: [{workload: task/job}, {workload: app/web, by: rack}]\n",
+           "b.yaml": TASK + "affinity: [{workload: app/web}]\n", "h.yaml": HOST + "labels: {rack: r1}\n"}  # fmt: skip
+    assert [one.partition(": ")[2] for one in desired(two).warnings] == [
+        "affinity[0]: task/job must be near app/web too: while none of them runs, none can start",
+        "affinity[0]: app/web must be near task/job too: while none of them runs, none can start",
+    ]
+    soft: Files = {**two, "b.yaml": TASK + "affinity: [{workload: app/web, required: false}]\n"}
+    assert desired(soft).warnings == ()
+
+
 @pytest.mark.parametrize(("lines", "create"), [("", False), ("mig: {}\n", False), ("mig: {create: true}\n", True)])
 def test_new_slices_are_planned_only_where_a_host_says_so(lines: str, create: bool) -> None:
     """``mig.create`` is off unless it is asked for."""

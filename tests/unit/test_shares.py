@@ -9,7 +9,7 @@ from reconciler.actual.containers import decode
 from reconciler.actual.holdings import holders
 from reconciler.model.busy import busy_reason
 from reconciler.model.claims import Claim, claim_for, claim_of, clash, clash_with
-from reconciler.model.host import Gpu, GpuProcess
+from reconciler.model.host import Gpu, GpuProcess, MigSlice
 from reconciler.model.resources import GpuShare, WholeGpus
 from reconciler.model.snapshot import Container, Holding, HostView, Reach
 from reconciler.model.workload import Allocation, Share, Slice
@@ -47,6 +47,18 @@ def part(milli: int, card: str = A) -> Claim:
 
 
 # -- what is held
+
+
+@pytest.mark.parametrize("allocation", [HALF, Allocation(gpus=(A,))], ids=["share", "whole"])
+def test_a_container_stays_ours_when_its_card_is_cut(allocation: Allocation) -> None:
+    """What was handed over is told by its ids; that the card has slices now makes no copy of the container."""
+    request = GpuShare(500) if allocation.share else WholeGpus(1)
+    document = inspect_document("a", body_of(app("a", gpus=request), allocation), "id-a", "2026-01-01T00:00:00Z")
+    seen = facts()
+    cut = replace(seen.gpus[0], mig_enabled=True, mig_slices=(MigSlice("MIG-q", "1g.10gb", 0, A),))
+    box = decode(document, "lab", facts=replace(seen, gpus=(cut, *seen.gpus[1:])))
+    assert box.ours is not None
+    assert (box.ours.allocation, box.note) == (allocation, "")
 
 
 def test_a_share_holds_its_part() -> None:
