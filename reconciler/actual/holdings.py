@@ -135,7 +135,8 @@ class Cards:
 
     def _uuid(self, name: str, how: str) -> Claim:
         # The NVIDIA runtime takes any unambiguous beginning of a UUID, in either case.
-        cards = [gpu for gpu in self._gpus if gpu.uuid.lower().startswith(name.lower())]
+        cards = [gpu for gpu in self._gpus if gpu.uuid.lower() == name.lower()]
+        cards = cards or [gpu for gpu in self._gpus if gpu.uuid.lower().startswith(name.lower())]
         return self._whole(cards, how) if cards else Claim(gpus=frozenset({name}), how=how)
 
     def _index(self, index: int, piece: int | None, how: str) -> Claim:

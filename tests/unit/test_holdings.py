@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from reconciler.actual.containers import decode
-from reconciler.actual.holdings import Holder, holders, pci_key, published_ports
+from reconciler.actual.holdings import Holder, holders, holding_of, pci_key, published_ports
 from reconciler.model.busy import busy_reason
-from reconciler.model.host import GpuProcess, HostFacts
+from reconciler.model.host import Gpu, GpuProcess, HostFacts
 from reconciler.model.resources import ObserveGpus, WholeGpus
 from reconciler.model.snapshot import Container, HostView, Reach
 from reconciler.model.workload import Allocation
@@ -286,3 +286,11 @@ def test_busy(containers: tuple[Container, ...], used: int, processes: tuple[Gpu
     seen = view(*containers, used=used, processes=processes)
     assert seen.facts is not None
     assert busy_reason(seen.containers, seen.facts.gpus[0]) == reason
+
+
+def test_a_whole_name_is_no_beginning_of_another() -> None:
+    """A UUID that another one begins with means its own card only."""
+    short, long = (Gpu(uuid, "A100", 80 * 1024**3) for uuid in ("GPU-a-2", "GPU-a-2-0"))
+    host = HostFacts("h", (), (short, long))
+    request = {"DeviceRequests": [{"Driver": "nvidia", "DeviceIDs": ["GPU-a-2"], "Capabilities": [["gpu"]]}]}
+    assert holding_of({"HostConfig": request}, host).gpus == {"GPU-a-2"}
