@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from fractions import Fraction
 from typing import Any
 
 from reconciler.model.host import GpuMode, HostState, NumaNode
@@ -271,7 +272,9 @@ def _whole(card: Card, gpus: WholeGpus) -> bool:
 
 def _part(card: Card, gpus: GpuShare) -> int:
     """Thousandths of a card that a share takes; 0 when it cannot be had of it."""
-    part = gpus.milli or math.ceil(1000 * gpus.memory / _sold(card))
+    exact = Fraction(1000 * gpus.memory, _sold(card))
+    even = not gpus.milli and _sold(card) % gpus.memory == 0  # then as many fit as the memory has room for
+    part = gpus.milli or (math.floor(exact) if even else math.ceil(exact))
     return part if _named(card, gpus.models) and part <= card["milli"] else 0
 
 

@@ -139,7 +139,7 @@ class Ledger:
         for gpu in view.facts.gpus:
             shares = [one.share for one in mine if one.share and one.share.gpu == gpu.uuid]
             assert sum(share.milli for share in shares) <= 1000
-            assert sum(share.memory for share in shares) <= gpu.memory
+            assert 100 * sum(share.memory for share in shares) <= 101 * gpu.memory  # it is counted in thousandths
             there = [(piece.profile, piece.start) for piece in gpu.mig_slices]
             cut = [(one.profile, one.start) for box in mine for one in box.mig if one.gpu == gpu.uuid and not one.uuid]
             self._once([at for profile, start in there + cut for at in range(start, start + WIDTHS[profile])])
@@ -194,7 +194,9 @@ def check_one(view: HostView, work: Workload, allocation: Allocation) -> None:
         assert [piece.profile for piece in allocation.mig] == [request.gpus.profile] * request.gpus.count
     if isinstance(request.gpus, GpuShare):
         assert allocation.share
-        assert allocation.share.milli == (request.gpus.milli or -(-1000 * request.gpus.memory // (16 * GIB)))
+        even = request.gpus.memory and 16 * GIB % request.gpus.memory == 0
+        part = 1000 * request.gpus.memory // (16 * GIB) if even else -(-1000 * request.gpus.memory // (16 * GIB))
+        assert allocation.share.milli == (request.gpus.milli or part)
     if isinstance(request.gpus, WholeGpus) and request.gpus.link:
         one, two = (by_uuid[uuid] for uuid in allocation.gpus)
         assert any(link.peer == two.uuid for link in one.links) or any(link.peer == one.uuid for link in two.links)
