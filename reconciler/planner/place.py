@@ -113,16 +113,19 @@ class Fleet:
         out: dict[InstanceId, Placement | Pending] = {}
         for ask in sorted((ask for ask in every if ask.home), key=_at_home_first):
             out[ask.instance] = self.place(ask, str(ask.instance))
-        rest = [ask for ask in every if not ask.home]
+        rest, slipped = [ask for ask in every if not ask.home], False
         for batch in by_depth(rest):
             # What fits nowhere has its reason in what there was, and would only spoil the packing of the others.
             lost = [ask for ask in batch if not self._could(ask)]
             out |= {ask.instance: self._reasons.pending(ask, want_of(ask.workload)) for ask in lost}
             for ask, place, hosts in self._admitted([ask for ask in batch if ask.instance not in out]):
                 out[ask.instance] = self._carry_out(ask, place, hosts)
-        for ask in rest:
-            if ask.instance not in out:
-                out[ask.instance] = self._reasons.pending(ask, want_of(ask.workload))
+                slipped |= isinstance(out[ask.instance], Pending)
+        left = [ask for ask in rest if ask.instance not in out]
+        for ask in sorted(left, key=_at_home_first):
+            # What was promised a place and has none after all (its ports) may have kept another out.
+            again = self.place(ask, str(ask.instance)) if slipped else None
+            out[ask.instance] = again or self._reasons.pending(ask, want_of(ask.workload))
         return out
 
     def _could(self, ask: Ask) -> bool:
