@@ -3,15 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.planner.batch_shares import CARD, Shares
+from reconciler.model.claims import WHOLE
+from reconciler.planner.batch_shares import Shares
 
 SLIVER = 200  # smaller shares than this fill what the others leave of their cards
 SCALE = 10**15  # so that parts of a batch stay whole numbers
 RHO = 10  # cores per card at which cores and cards weigh the same
 RHO_MEMORY = 48 * 2**30 // 1000  # bytes of memory for each thousandth of a card, likewise
-WASTES = (0, 10, 20, 30, 50, 100, 200, CARD)  # steps in which bundles that waste more of a card come later
+WASTES = (0, 10, 20, 30, 50, 100, 200, WHOLE)  # steps in which bundles that waste more of a card come later
 
-SEVERAL, SHARE, WHOLE, REST, NONE = range(5)  # classes of items, in packing order
+SEVERAL, SHARE, SINGLE, REST, NONE = range(5)  # classes of items, in packing order
 
 Rank = tuple[int, int, int, int, int, int]
 
@@ -53,8 +54,8 @@ def rank(shape: Shape, scarce: int) -> Rank:
         return (0, NONE, 0, *hungry)
     if shape.pieces > 1 or shape.slices:
         return (-scarce, SEVERAL, -shape.milli, *hungry)
-    if shape.milli >= CARD:
-        return (-scarce, WHOLE, 0, *hungry)
+    if shape.milli >= WHOLE:
+        return (-scarce, SINGLE, 0, *hungry)
     return (-scarce, SHARE if shape.milli >= SLIVER else REST, -shape.milli, *hungry)
 
 

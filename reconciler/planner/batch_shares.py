@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-CARD = 1000  # thousandths of a whole card
+from reconciler.model.claims import WHOLE
 
 
 def subset(sizes: Sequence[int], counts: Mapping[int, int], room: int) -> tuple[int, ...]:
@@ -51,14 +51,14 @@ class Shares:
         """Whether the item is in no bundle yet."""
         return item in self._left
 
-    def bundles(self, lead: int, waste: int = CARD) -> Iterator[tuple[int, ...]]:
+    def bundles(self, lead: int, waste: int = WHOLE) -> Iterator[tuple[int, ...]]:
         """Bundles like the best one that ``lead`` can head, which heads the first; none that leaves more ``waste``."""
         size, place = self._sizes[lead], self._places[lead]
         counts = self._counts(place)
         counts[size] -= 1
-        others = subset(sorted((size for size in counts if counts[size]), reverse=True), counts, CARD - size)
+        others = subset(sorted((size for size in counts if counts[size]), reverse=True), counts, WHOLE - size)
         counts[size] += 1
-        if CARD - size - sum(others) > waste:
+        if WHOLE - size - sum(others) > waste:
             return
         times = min(counts[other] // (others.count(other) + (other == size)) for other in (size, *others))
         heads = self._queues[place][size]

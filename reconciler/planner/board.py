@@ -7,12 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from reconciler.model.claims import WHOLE
 from reconciler.model.resources import GpuShare, WholeGpus
 from reconciler.model.snapshot import HostView
 from reconciler.model.workload import Allocation, InstanceId, Workload
 from reconciler.planner.ask import want_of
 from reconciler.planner.conditions import Conditions
-from reconciler.planner.free import WHOLE, CardKind, HostKind, Want, matches, of_models
+from reconciler.planner.free import CardKind, HostKind, Want, matches, of_models
 from reconciler.planner.machine import Claim, Machine
 from reconciler.planner.pack import Pack
 from reconciler.planner.policies import own_tags

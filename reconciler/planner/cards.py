@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from reconciler.model.claims import WHOLE
 from reconciler.model.resources import GpuShare, MigSlices, WholeGpus
-from reconciler.planner.free import WHOLE, CardFree, CardKind, Want, matches, share_milli
+from reconciler.planner.free import CardFree, CardKind, Want, matches, share_milli
 from reconciler.planner.links import Rows, best_of
 from reconciler.planner.mig import cut_at, legal
 

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
 
+from reconciler.model.claims import WHOLE
 from reconciler.model.host import GpuMode
 from reconciler.model.placement import Numa
 from reconciler.model.resources import AllGpus, GpuRequest, GpuShare, MigSlices, WholeGpus
@@ -15,7 +16,6 @@ from reconciler.planner.links import Rows
 from reconciler.planner.topology import Domain
 
 GIB = 1024**3
-WHOLE = 1000  # thousandths of a card
 
 
 class CardKind(NamedTuple):
@@ -84,11 +84,6 @@ class NodeFree(NamedTuple):
     def shared(self) -> int:
         """Millicpus that can still be promised to shared work."""
         return max(0, self.idle * 1000 - self.quota)
-
-    @property
-    def card_count(self) -> int:
-        """Free whole cards of any kind."""
-        return sum(count for card, count in self.cards if card.milli == WHOLE)
 
     @property
     def milli(self) -> int:

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from reconciler.model.claims import WHOLE
 from reconciler.model.host import GpuMode
 from reconciler.model.placement import Numa
 from reconciler.model.resources import AllGpus, GpuShare, MigSlices, WholeGpus, format_memory
 from reconciler.planner.cards import stock
-from reconciler.planner.free import WHOLE, Free, HostKind, Want, admits
+from reconciler.planner.free import Free, HostKind, Want, admits
 
 STAGES = ("gpuMode passthrough", "rdma", "gpus", "cpus", "memory", "numa", "ports")
 """The filters that a host can fail once policy admits it, in order."""

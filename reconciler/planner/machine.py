@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from reconciler.model.claims import WHOLE
 from reconciler.model.host import HostFacts
 from reconciler.model.snapshot import HostView
 from reconciler.model.workload import Allocation, InstanceId, Share, Slice
 from reconciler.planner.cards import kept
 from reconciler.planner.cores import Cores, cores_of
 from reconciler.planner.falls import memory_falls, quota_falls
-from reconciler.planner.free import WHOLE, CardFree, CardKind, NodeFree
+from reconciler.planner.free import CardFree, CardKind, NodeFree
 from reconciler.planner.holdings import base_of
 from reconciler.planner.lacks import NUMBERS
 from reconciler.planner.links import Rows, nvlinked, uneven

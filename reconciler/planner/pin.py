@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from reconciler.model.claims import WHOLE
 from reconciler.model.placement import Numa
 from reconciler.model.resources import GpuShare, MigSlices, Request, WholeGpus
 from reconciler.model.workload import Allocation, Share, Slice
 from reconciler.planner.cards import Take, kept
 from reconciler.planner.falls import proportional
 from reconciler.planner.fit import Split
-from reconciler.planner.free import WHOLE, CardFree, Want, matches, share_milli
+from reconciler.planner.free import CardFree, Want, matches, share_milli
 from reconciler.planner.links import best_of, best_set
 from reconciler.planner.machine import Machine
 from reconciler.planner.states import Offer

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from reconciler.model.claims import WHOLE
 from reconciler.planner.batch_order import RHO_MEMORY, angle
-from reconciler.planner.free import WHOLE, HostKind, NodeFree, Want
+from reconciler.planner.free import HostKind, NodeFree, Want
 
 MEGA = 1024**2
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from reconciler.model.claims import WHOLE
 from reconciler.model.placement import Numa
 from reconciler.model.resources import GpuRequest, GpuShare, WholeGpus
 from reconciler.planner.cards import Cards, Take, stock, waste_of
@@ -26,7 +27,7 @@ from reconciler.planner.fit import (
     split,
     split_cpus,
 )
-from reconciler.planner.free import WHOLE, Free, HostKind, NodeFree, Want, admits, could
+from reconciler.planner.free import Free, HostKind, NodeFree, Want, admits, could
 from reconciler.planner.lacks import Lack, lack_of, numa_lack
 from reconciler.planner.score import Score, Taken, Totals, score, sum_of, totals_of
 

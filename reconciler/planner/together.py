@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+from reconciler.model.claims import WHOLE
 from reconciler.model.resources import GpuShare, MigSlices, WholeGpus
 from reconciler.planner.ask import Ask, want_of
 from reconciler.planner.batch import Item
 from reconciler.planner.batch_order import Shape
 from reconciler.planner.conditions import Conditions
-from reconciler.planner.free import WHOLE, Want
+from reconciler.planner.free import Want
 from reconciler.planner.gates import Gates, passing
 from reconciler.planner.ports import clash_free, fixed_ports
 from reconciler.planner.states import States

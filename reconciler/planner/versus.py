@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
+from reconciler.model.claims import WHOLE
 from reconciler.model.resources import format_memory
-from reconciler.planner.free import WHOLE
 from reconciler.planner.score import MEGA, Score
 
 Said = Callable[[int, int], str]

@@ -1,12 +1,8 @@
 """What holds for every batch: nothing exceeded, nothing left out that fits, and no order that matters."""
 
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
@@ -23,6 +19,7 @@ from reconciler.model.snapshot import HostView, Snapshot
 from reconciler.model.workload import ContainerSpec, InstanceId, Port, Workload
 from reconciler.planner import plan
 from reconciler.planner.place import Ask, Fleet, Placement
+from tests.fakes.hash_seeds import answers
 from tests.fakes.world import World, app, desired, host
 from tests.properties.test_place_properties import (
     QUICK,
@@ -291,21 +288,10 @@ def fixed_plan() -> str:
 
 def test_no_plan_depends_on_the_hash_seed() -> None:
     """Two interpreters that order sets differently make the same plan, byte for byte."""
-    root = Path(__file__).parent.parent.parent
-    answers = [
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            cwd=root,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    ]
-    assert answers[0] == answers[1]
-    assert "Pending(" in answers[0]
-    assert "milli=650" in answers[0]
+    one, two = answers(SCRIPT)
+    assert one == two
+    assert "Pending(" in one
+    assert "milli=650" in one
 
 
 # -- how good
